@@ -1,0 +1,1 @@
+//! genai_config_schema

@@ -1,0 +1,11 @@
+//! Pawl runs hybrid language models on ONNX Runtime.
+
+mod device;
+mod exec;
+mod kernels;
+mod kv;
+mod model;
+mod sample;
+mod state;
+mod text;
+mod txn;

@@ -1,0 +1,2 @@
+//! build-model
+fn main() {}

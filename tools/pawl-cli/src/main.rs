@@ -1,0 +1,2 @@
+//! pawl-cli
+fn main() {}
