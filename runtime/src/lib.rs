@@ -2,6 +2,7 @@
 
 mod device;
 mod exec;
+mod ids;
 mod kernels;
 mod kv;
 mod model;
@@ -9,3 +10,5 @@ mod sample;
 mod state;
 mod text;
 mod txn;
+
+pub use ids::RequestId;

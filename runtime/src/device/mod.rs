@@ -1,1 +1,22 @@
-//! device
+//! Memory that operators read and write: where it lives and who owns it.
+//!
+//! A [`Buffer`] is one tensor of persistent state (a bank, a block pool, a checkpoint series). It is allocated
+//! once, when the engine starts, and bound to ONNX Runtime as input and output of every step.
+
+mod buffer;
+mod host;
+
+pub(crate) use buffer::{Buffer, DeviceError, ElementType};
+pub(crate) use host::HostDevice;
+
+/// A place that can hold state.
+pub(crate) trait Device: Send + Sync + std::fmt::Debug {
+    /// The name of the ONNX Runtime provider whose operators run here, for messages.
+    fn name(&self) -> &'static str;
+
+    /// Allocates a zeroed tensor. The leading axis counts rows (bank rows, blocks, slots).
+    fn allocate(&self, element: ElementType, shape: &[usize]) -> Result<Buffer, DeviceError>;
+
+    /// Whether the host may read and write the memory directly.
+    fn host_visible(&self) -> bool;
+}

@@ -1,1 +1,5 @@
-//! exec
+//! ONNX Runtime sessions and the one place that runs them.
+
+mod step;
+
+pub(crate) use step::{Capture, StepInputs, StepOutputs};

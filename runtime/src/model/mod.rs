@@ -1,1 +1,3 @@
-//! model
+//! A loaded model: files, sessions, contract, memory plan.
+
+pub(crate) mod spec;

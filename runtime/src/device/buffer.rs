@@ -1,0 +1,241 @@
+//! One tensor of persistent memory.
+
+#![allow(unsafe_code)]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+
+/// Element type of a [`Buffer`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ElementType {
+    /// IEEE single precision.
+    F32,
+    /// IEEE half precision.
+    F16,
+    /// Brain float.
+    Bf16,
+    /// 64-bit signed integer.
+    I64,
+    /// 32-bit signed integer.
+    I32,
+    /// 8-bit signed integer.
+    I8,
+}
+
+impl ElementType {
+    /// Bytes of one element.
+    pub(crate) const fn size(self) -> usize {
+        match self {
+            Self::I64 => 8,
+            Self::F32 | Self::I32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+            Self::I8 => 1,
+        }
+    }
+
+    /// Name as messages and plans print it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "float32",
+            Self::F16 => "float16",
+            Self::Bf16 => "bfloat16",
+            Self::I64 => "int64",
+            Self::I32 => "int32",
+            Self::I8 => "int8",
+        }
+    }
+}
+
+/// Why memory could not be had or used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum DeviceError {
+    /// The allocator refused.
+    #[error("cannot allocate {bytes} bytes for a {element} tensor of shape {shape:?}")]
+    OutOfMemory {
+        /// Bytes asked for.
+        bytes: usize,
+        /// Element type name.
+        element: &'static str,
+        /// Shape asked for.
+        shape: Vec<usize>,
+    },
+    /// The shape has more bytes than the address space.
+    #[error("a {element} tensor of shape {shape:?} is larger than the address space")]
+    TooLarge {
+        /// Element type name.
+        element: &'static str,
+        /// Shape asked for.
+        shape: Vec<usize>,
+    },
+    /// A row outside the buffer, or a row of another size or type.
+    #[error("row {row} of {len} elements does not fit a {element} buffer of shape {shape:?}")]
+    Row {
+        /// Row asked for.
+        row: usize,
+        /// Elements asked for.
+        len: usize,
+        /// Element type name.
+        element: &'static str,
+        /// Shape of the buffer.
+        shape: Vec<usize>,
+    },
+}
+
+/// One tensor of persistent, zero-initialised memory. The leading axis counts rows.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    element: ElementType,
+    shape: Vec<usize>,
+    row_elements: usize,
+    bytes: usize,
+    memory: HostMemory,
+}
+
+impl Buffer {
+    /// Allocates on the host, 64-byte aligned, zeroed lazily by the operating system where it can.
+    pub(crate) fn host(element: ElementType, shape: &[usize]) -> Result<Self, DeviceError> {
+        let too_large = || DeviceError::TooLarge {
+            element: element.name(),
+            shape: shape.to_vec(),
+        };
+        let row_elements = shape
+            .iter()
+            .skip(1)
+            .try_fold(1usize, |n, d| n.checked_mul(*d))
+            .ok_or_else(too_large)?;
+        let bytes = row_elements
+            .checked_mul(shape.first().copied().unwrap_or(1))
+            .and_then(|n| n.checked_mul(element.size()))
+            .ok_or_else(too_large)?;
+        let memory = HostMemory::zeroed(bytes).ok_or_else(|| DeviceError::OutOfMemory {
+            bytes,
+            element: element.name(),
+            shape: shape.to_vec(),
+        })?;
+        Ok(Self {
+            element,
+            shape: shape.to_vec(),
+            row_elements,
+            bytes,
+            memory,
+        })
+    }
+
+    /// Element type.
+    pub(crate) fn element(&self) -> ElementType {
+        self.element
+    }
+
+    /// Shape, rows first.
+    pub(crate) fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Extent of the leading axis.
+    pub(crate) fn rows(&self) -> usize {
+        self.shape.first().copied().unwrap_or(1)
+    }
+
+    /// Elements of one row.
+    pub(crate) fn row_elements(&self) -> usize {
+        self.row_elements
+    }
+
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Start of the memory, for binding. Operators may write through it, hence `&mut self`.
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.memory.pointer.as_ptr()
+    }
+
+    /// The whole tensor as float32 values; `None` for another element type.
+    pub(crate) fn as_f32(&self) -> Option<&[f32]> {
+        if self.element != ElementType::F32 {
+            return None;
+        }
+        let pointer = self.memory.pointer.as_ptr().cast::<f32>().cast_const();
+        // SAFETY: the memory holds `bytes / 4` initialised floats, is aligned to 64, lives as long as `self`,
+        // and writers (operators, `as_f32_mut`) need `&mut self`.
+        Some(unsafe { std::slice::from_raw_parts(pointer, self.bytes / 4) })
+    }
+
+    /// The whole tensor as float32 values to write; `None` for another element type.
+    pub(crate) fn as_f32_mut(&mut self) -> Option<&mut [f32]> {
+        if self.element != ElementType::F32 {
+            return None;
+        }
+        let pointer = self.memory.pointer.as_ptr().cast::<f32>();
+        // SAFETY: as in `as_f32`; `&mut self` makes the view exclusive.
+        Some(unsafe { std::slice::from_raw_parts_mut(pointer, self.bytes / 4) })
+    }
+
+    /// One row of a float32 tensor.
+    pub(crate) fn row_f32(&self, row: usize) -> Result<&[f32], DeviceError> {
+        let start = row.saturating_mul(self.row_elements);
+        self.as_f32()
+            .and_then(|all| all.get(start..start.saturating_add(self.row_elements)))
+            .ok_or_else(|| self.row_error(row, self.row_elements))
+    }
+
+    /// Overwrites one row of a float32 tensor.
+    pub(crate) fn write_row_f32(&mut self, row: usize, values: &[f32]) -> Result<(), DeviceError> {
+        let (len, start) = (self.row_elements, row.saturating_mul(self.row_elements));
+        let target = if values.len() == len {
+            self.as_f32_mut()
+                .and_then(|all| all.get_mut(start..start.saturating_add(len)))
+        } else {
+            None
+        };
+        match target {
+            Some(target) => {
+                target.copy_from_slice(values);
+                Ok(())
+            }
+            None => Err(self.row_error(row, values.len())),
+        }
+    }
+
+    fn row_error(&self, row: usize, len: usize) -> DeviceError {
+        DeviceError::Row {
+            row,
+            len,
+            element: self.element.name(),
+            shape: self.shape.clone(),
+        }
+    }
+}
+
+/// An owned, aligned, zeroed allocation.
+#[derive(Debug)]
+struct HostMemory {
+    pointer: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the allocation is owned and has no thread affinity; shared access is read-only by `Buffer`'s methods.
+unsafe impl Send for HostMemory {}
+// SAFETY: as above.
+unsafe impl Sync for HostMemory {}
+
+impl HostMemory {
+    /// One cache line: what vector loads and ONNX Runtime's kernels want.
+    const ALIGNMENT: usize = 64;
+
+    fn zeroed(bytes: usize) -> Option<Self> {
+        let layout = Layout::from_size_align(bytes.max(1), Self::ALIGNMENT).ok()?;
+        // SAFETY: the layout has a non-zero size.
+        let pointer = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        Some(Self { pointer, layout })
+    }
+}
+
+impl Drop for HostMemory {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `zeroed` with this layout, freed once.
+        unsafe { dealloc(self.pointer.as_ptr(), self.layout) };
+    }
+}

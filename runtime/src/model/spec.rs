@@ -1,0 +1,80 @@
+//! What one loaded decoder keeps between steps, and the buffers that hold it.
+
+use crate::device::Buffer;
+use genai_config_schema::{CheckpointAlignment, CheckpointForm, StateOperator};
+
+/// All persistent state of one decoder graph, in manifest order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StateSpec {
+    /// Paged key/value layers; all share one geometry.
+    pub(crate) paged: Option<PagedSpec>,
+    /// Fixed-state tensors, one bank each.
+    pub(crate) fixed: Vec<FixedSpec>,
+    /// Whether operators capture in a step that also holds prefill rows.
+    pub(crate) captures_in_mixed_steps: bool,
+}
+
+/// Paged key/value cache of one graph. Cache tensors are `[blocks, block_size, kv_heads, head_dim]`.
+#[derive(Clone, Debug)]
+pub(crate) struct PagedSpec {
+    /// Tensor names per layer.
+    pub(crate) layers: Vec<PagedNames>,
+    /// Tokens per block.
+    pub(crate) block_size: usize,
+    /// Key/value heads.
+    pub(crate) kv_heads: usize,
+    /// Elements per head.
+    pub(crate) head_dim: usize,
+}
+
+/// Graph names of one paged layer.
+#[derive(Clone, Debug)]
+pub(crate) struct PagedNames {
+    pub(crate) layer: u32,
+    pub(crate) key_input: String,
+    pub(crate) key_output: String,
+    pub(crate) value_input: String,
+    pub(crate) value_output: String,
+}
+
+/// One fixed-state tensor. Its bank is `[2 * slots + 1, row_shape...]`: bank 0, bank 1, the zero row.
+#[derive(Clone, Debug)]
+pub(crate) struct FixedSpec {
+    pub(crate) layer: u32,
+    pub(crate) operator: StateOperator,
+    pub(crate) input: String,
+    pub(crate) output: String,
+    /// Shape of one row: `[C, K-1]` for a convolution, `[Hv, Dv, Dk]` for Gated DeltaNet.
+    pub(crate) row_shape: Vec<usize>,
+    /// Key heads, needed to read delta transitions; `None` for convolutions.
+    pub(crate) key_heads: Option<usize>,
+    pub(crate) checkpoints: Option<CheckpointSpec>,
+}
+
+/// The separate checkpoint output of one fixed-state operator.
+/// `Update`: `[count, rows, width]`; `State`: `[count, rows, row_shape...]`.
+#[derive(Clone, Debug)]
+pub(crate) struct CheckpointSpec {
+    pub(crate) output: String,
+    pub(crate) count: usize,
+    pub(crate) form: CheckpointForm,
+    pub(crate) alignment: CheckpointAlignment,
+    /// Elements of one slot of one row.
+    pub(crate) width: usize,
+}
+
+/// Buffers of one paged layer.
+#[derive(Debug)]
+pub(crate) struct PagedBuffers {
+    pub(crate) key: Buffer,
+    pub(crate) value: Buffer,
+}
+
+/// Buffers of one fixed-state tensor.
+#[derive(Debug)]
+pub(crate) struct FixedBuffers {
+    /// `[2 * slots + 1, row_shape...]`.
+    pub(crate) bank: Buffer,
+    /// `[count * max_rows * width]` elements of staging, viewed as `[count, rows, ...]` for the rows of a step.
+    pub(crate) checkpoints: Option<Buffer>,
+}
