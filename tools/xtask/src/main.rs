@@ -1,2 +1,112 @@
-//! xtask
-fn main() {}
+//! Project chores. `cargo xtask help` lists them.
+#![allow(clippy::print_stdout, reason = "a command line tool prints")]
+
+mod chores;
+mod deps;
+mod setup;
+mod size;
+mod source;
+
+use clap::{Parser, Subcommand};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Project chores")]
+struct Args {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Clone, Copy, Subcommand)]
+enum Chore {
+    /// Fetches the pinned ONNX Runtime library with pip and unpacks it under .ort/.
+    Setup,
+    /// Exports the shipped checkpoint and generates from it.
+    Demo,
+    /// Runs every test.
+    Test,
+    /// Runs what continuous integration runs: format, lints, boundaries, tests, documentation.
+    Ci,
+    /// Checks the dependency direction and the boundaries of `ort` and `unsafe`.
+    Deps,
+    /// Checks the size budget of source files.
+    Size,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let root = workspace_root();
+    let outcome = match args.chore {
+        Chore::Setup => setup::ensure(&root).map(|path| println!("{}", path.display())),
+        Chore::Demo => chores::demo(&root),
+        Chore::Test => chores::test(&root),
+        Chore::Ci => chores::ci(&root),
+        Chore::Deps => deps::check(&root),
+        Chore::Size => size::check(&root),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// The folder of the workspace manifest: two above this package.
+fn workspace_root() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.ancestors().nth(2).unwrap_or(package).to_path_buf()
+}
+
+/// What went wrong in a chore, as one message.
+#[derive(Debug, thiserror::Error)]
+enum ChoreError {
+    /// A file could not be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// A command could not be started or failed.
+    #[error("{0}")]
+    Command(String),
+    /// A check found violations.
+    #[error("{check} found {count} violation(s):\n{list}")]
+    Violations {
+        /// Which check.
+        check: &'static str,
+        /// How many.
+        count: usize,
+        /// One per line.
+        list: String,
+    },
+    /// The ONNX Runtime library could not be set up.
+    #[error("setup: {0}")]
+    Setup(String),
+}
+
+impl ChoreError {
+    fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self + '_ {
+        move |source| Self::Io {
+            path: path.to_path_buf(),
+            source,
+        }
+    }
+
+    /// `Ok` when there are none.
+    fn unless_empty(check: &'static str, violations: &[String]) -> Result<(), Self> {
+        if violations.is_empty() {
+            println!("{check}: ok");
+            return Ok(());
+        }
+        Err(Self::Violations {
+            check,
+            count: violations.len(),
+            list: violations.join("\n"),
+        })
+    }
+}
