@@ -73,7 +73,7 @@ fn strip_line(line: &str) -> String {
                 out.pop();
                 return out;
             }
-            (_, '"') if previous != '\\' && !(previous == '\'' && !in_string) => {
+            (_, '"') if previous != '\\' && (in_string || previous != '\'') => {
                 in_string = !in_string;
                 out.push('"');
             }
