@@ -15,6 +15,16 @@ pub(crate) enum Dtype {
     I32,
 }
 
+impl From<crate::options::Dtype> for Dtype {
+    fn from(dtype: crate::options::Dtype) -> Self {
+        match dtype {
+            crate::options::Dtype::F32 => Self::F32,
+            crate::options::Dtype::F16 => Self::F16,
+            crate::options::Dtype::Bf16 => Self::Bf16,
+        }
+    }
+}
+
 impl Dtype {
     /// Bytes per element.
     pub(crate) const fn size(self) -> u64 {
