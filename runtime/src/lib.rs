@@ -7,8 +7,11 @@ mod kernels;
 mod kv;
 mod model;
 mod sample;
+mod settings;
 mod state;
 mod text;
 mod txn;
 
+pub use exec::LibraryError;
 pub use ids::RequestId;
+pub use settings::{Setting, SettingError, settings};

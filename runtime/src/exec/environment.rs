@@ -1,0 +1,139 @@
+//! The one ONNX Runtime environment of the process.
+
+use super::library::{Library, LibraryError, Version, locate};
+use crate::settings;
+use ort::environment::Environment;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// ONNX Runtime as loaded by this process.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) environment: Environment,
+    pub(crate) path: PathBuf,
+    pub(crate) version: Version,
+}
+
+/// Which ONNX Runtime is wanted, and how new it must be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// Explicit path; otherwise it is looked up.
+    pub(crate) library: Option<&'a Path>,
+    /// Oldest usable version.
+    pub(crate) version: Version,
+    /// Provider that needs the version, for messages.
+    pub(crate) provider: &'static str,
+}
+
+impl Default for Wanted<'_> {
+    fn default() -> Self {
+        Self {
+            library: None,
+            version: Version::CPU,
+            provider: "the CPU provider",
+        }
+    }
+}
+
+static LOADED: OnceLock<Loaded> = OnceLock::new();
+static LOADING: Mutex<()> = Mutex::new(());
+
+/// The environment for CPU sessions, from the library that the usual lookup finds.
+pub(crate) fn environment() -> Result<&'static Environment, LibraryError> {
+    load(Wanted::default()).map(|loaded| &loaded.environment)
+}
+
+/// Loads ONNX Runtime, or returns what is loaded already. A process holds one library for its whole life: once one
+/// is loaded, a request without a path reuses it, and a request for another path is an error.
+pub(crate) fn load(wanted: Wanted<'_>) -> Result<&'static Loaded, LibraryError> {
+    let _one_at_a_time = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
+    match LOADED.get() {
+        Some(loaded) => reuse(loaded, wanted),
+        None => {
+            let loaded = start(wanted)?;
+            Ok(LOADED.get_or_init(|| loaded))
+        }
+    }
+}
+
+fn reuse<'a>(loaded: &'a Loaded, wanted: Wanted<'_>) -> Result<&'a Loaded, LibraryError> {
+    if let Some(library) = wanted.library {
+        let asked = locate(Some(library), None, None)?;
+        if asked != loaded.path {
+            return Err(LibraryError::AlreadyLoaded {
+                loaded: loaded.path.clone(),
+                asked,
+            });
+        }
+    }
+    Library::check(
+        &loaded.path,
+        loaded.version,
+        wanted.version,
+        wanted.provider,
+    )?;
+    Ok(loaded)
+}
+
+fn start(wanted: Wanted<'_>) -> Result<Loaded, LibraryError> {
+    let variable = settings::library();
+    let executable = std::env::current_exe().ok();
+    let path = locate(wanted.library, variable.as_deref(), executable.as_deref())?;
+    let library = Library::open(&path)?;
+    Library::check(&path, library.version, wanted.version, wanted.provider)?;
+    let failed = |reason: String| LibraryError::Start {
+        path: path.clone(),
+        reason,
+    };
+    // The environment is named explicitly and telemetry is off: nothing may leave the machine.
+    let environment = ort::init_from(&path)
+        .map_err(|error| failed(error.to_string()))?
+        .with_name("pawl")
+        .with_telemetry(false)
+        .build()
+        .map_err(|error| failed(error.to_string()))?;
+    tracing::info!(path = %path.display(), version = %library.version, "loaded ONNX Runtime");
+    Ok(Loaded {
+        environment,
+        path: path.clone(),
+        version: library.version,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_library_serves_the_process() {
+        let first = load(Wanted::default()).unwrap();
+        assert!(first.version >= Version::CPU);
+        assert!(std::ptr::eq(first, load(Wanted::default()).unwrap()));
+
+        let same = Wanted {
+            library: Some(&first.path),
+            ..Wanted::default()
+        };
+        assert!(load(same).is_ok());
+
+        let other = tempfile::NamedTempFile::new().unwrap();
+        let error = load(Wanted {
+            library: Some(other.path()),
+            ..Wanted::default()
+        })
+        .unwrap_err();
+        assert!(
+            matches!(error, LibraryError::AlreadyLoaded { .. }),
+            "{error}"
+        );
+
+        let newer = Wanted {
+            version: Version {
+                minor: 999,
+                ..Version::CPU
+            },
+            ..Wanted::default()
+        };
+        assert!(matches!(load(newer), Err(LibraryError::TooOld { .. })));
+    }
+}

@@ -1,0 +1,113 @@
+//! Every environment variable Pawl reads, and the only place that reads any.
+//!
+//! An explicit option always wins over its variable, and a variable over the built-in default. A variable that is
+//! set but empty counts as not set; one that cannot be understood is an error, never ignored.
+
+use std::ffi::OsString;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+/// One environment variable: its name and what it does, for help texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Setting {
+    /// Name of the variable.
+    pub name: &'static str,
+    /// What it sets, and what happens without it.
+    pub meaning: &'static str,
+}
+
+/// The ONNX Runtime library to load.
+const LIBRARY: Setting = Setting {
+    name: "ORT_DYLIB_PATH",
+    meaning: "path of the ONNX Runtime library; without it the library is looked up beside the executable, then \
+              in `.ort/1.32.0` of a folder above the executable",
+};
+
+/// Threads of one operator.
+const THREADS: Setting = Setting {
+    name: "PAWL_THREADS",
+    meaning: "threads that one operator may use; without it as many as the machine has cores",
+};
+
+/// Every setting, for help texts.
+///
+/// ```
+/// assert!(pawl::settings().iter().any(|s| s.name == "ORT_DYLIB_PATH"));
+/// ```
+#[must_use]
+pub fn settings() -> &'static [Setting] {
+    &[LIBRARY, THREADS]
+}
+
+/// A variable whose value cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("environment variable {name} is `{value}`, expected {expected}")]
+#[non_exhaustive]
+pub struct SettingError {
+    /// Name of the variable.
+    pub name: &'static str,
+    /// Its value, as far as it is text.
+    pub value: String,
+    /// What it may be.
+    pub expected: &'static str,
+}
+
+/// `ORT_DYLIB_PATH`.
+pub(crate) fn library() -> Option<PathBuf> {
+    read(LIBRARY).map(PathBuf::from)
+}
+
+/// `PAWL_THREADS`.
+pub(crate) fn threads() -> Result<Option<NonZeroUsize>, SettingError> {
+    read(THREADS).map(parse_threads).transpose()
+}
+
+fn parse_threads(value: OsString) -> Result<NonZeroUsize, SettingError> {
+    value
+        .to_str()
+        .and_then(|text| text.trim().parse().ok())
+        .ok_or_else(|| SettingError {
+            name: THREADS.name,
+            value: value.to_string_lossy().into_owned(),
+            expected: "a whole number from 1",
+        })
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one reader of the environment"
+)]
+fn read(setting: Setting) -> Option<OsString> {
+    std::env::var_os(setting.name).filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_a_positive_number_or_an_error_that_names_the_variable() {
+        assert_eq!(parse_threads(" 3 ".into()).unwrap().get(), 3);
+        for bad in ["0", "-1", "1.9", "many"] {
+            let message = parse_threads(bad.into()).unwrap_err().to_string();
+            assert!(
+                message.contains("PAWL_THREADS") && message.contains(bad),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_explained() {
+        let all = settings();
+        for (i, setting) in all.iter().enumerate() {
+            assert!(!setting.meaning.is_empty());
+            assert!(
+                all.iter()
+                    .skip(i + 1)
+                    .all(|other| other.name != setting.name)
+            );
+        }
+    }
+}
