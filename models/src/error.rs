@@ -94,21 +94,33 @@ pub struct TensorProblem {
     pub expected: Vec<u64>,
     /// Shape in the checkpoint; `None` when the tensor is absent.
     pub found: Option<Vec<u64>>,
+    /// Why it is asked for, where that is not plain.
+    pub note: Option<&'static str>,
 }
 
 impl fmt::Display for TensorProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            tensor, expected, ..
+            tensor,
+            expected,
+            found,
+            note,
         } = self;
-        match &self.found {
-            None => write!(f, "{tensor}: expected {expected:?}, found no such tensor"),
-            Some(found) => write!(f, "{tensor}: expected {expected:?}, found {found:?}"),
+        match found {
+            None => write!(f, "{tensor}: expected {expected:?}, found no such tensor")?,
+            Some(found) => write!(f, "{tensor}: expected {expected:?}, found {found:?}")?,
         }
+        note.map_or(Ok(()), |note| write!(f, " ({note})"))
     }
 }
 
+/// Longest list a message spells out; the error's fields hold all.
+const LISTED: usize = 64;
+
 fn join<T: fmt::Display>(items: &[T]) -> String {
-    let lines: Vec<String> = items.iter().map(ToString::to_string).collect();
+    let mut lines: Vec<String> = items.iter().take(LISTED).map(ToString::to_string).collect();
+    if let Some(more) = items.len().checked_sub(LISTED).filter(|more| *more > 0) {
+        lines.push(format!("and {more} more"));
+    }
     lines.join("; ")
 }
