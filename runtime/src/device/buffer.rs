@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)]
 
+use super::host_memory;
+use ort::memory::MemoryInfo;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
@@ -145,6 +147,11 @@ impl Buffer {
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The kind of memory, as ONNX Runtime describes it. ONNX Runtime must be loaded.
+    pub(crate) fn place(&self) -> ort::Result<&MemoryInfo<'static>> {
+        host_memory()
     }
 
     /// Start of the memory, for binding. Operators may write through it, hence `&mut self`.

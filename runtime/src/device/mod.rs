@@ -7,7 +7,7 @@ mod buffer;
 mod host;
 
 pub(crate) use buffer::{Buffer, DeviceError, ElementType};
-pub(crate) use host::HostDevice;
+pub(crate) use host::{HostDevice, host_memory};
 
 /// A place that can hold state.
 pub(crate) trait Device: Send + Sync + std::fmt::Debug {

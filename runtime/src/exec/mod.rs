@@ -1,10 +1,20 @@
 //! ONNX Runtime sessions and the one place that runs them.
 
+mod bound_run;
+mod buffer_value;
+mod decoder;
 mod environment;
 mod library;
+mod session;
+mod shared_weights;
 mod step;
+mod step_check;
+mod tensor_value;
 
+pub(crate) use decoder::{Decoder, Signature, StepInput};
 pub(crate) use environment::{Loaded, Wanted, environment, load};
 pub use library::LibraryError;
 pub(crate) use library::Version;
+pub(crate) use session::{Session, SessionSettings};
+pub(crate) use shared_weights::{SharedTensor, SharedWeights, WeightsError};
 pub(crate) use step::{Capture, StepInputs, StepOutputs};

@@ -63,6 +63,18 @@ pub(crate) struct CheckpointSpec {
     pub(crate) width: usize,
 }
 
+impl CheckpointSpec {
+    /// Shape of the output for a step of `rows` rows that captures; `row_shape` is that of the state.
+    pub(crate) fn view(&self, rows: usize, row_shape: &[usize]) -> Vec<usize> {
+        let mut shape = vec![self.count, rows];
+        match self.form {
+            CheckpointForm::Update => shape.push(self.width),
+            CheckpointForm::State => shape.extend(row_shape),
+        }
+        shape
+    }
+}
+
 /// Buffers of one paged layer.
 #[derive(Debug)]
 pub(crate) struct PagedBuffers {

@@ -1,0 +1,373 @@
+//! A toy decoder of standard operators: one key/value layer and one bank, both written by scattering into the input.
+//! Per step it writes token + 10 to bank row `write_rows` (read row + 1 added), the token to block `block_table[0]`,
+//! and gives logits `token * [1, 2, 3]` and hidden rows `[token, token]`.
+
+use super::*;
+use crate::device::{Buffer, ElementType};
+use crate::exec::{SessionSettings, Wanted, load};
+use crate::model::Provider;
+use crate::model::spec::{CheckpointSpec, FixedSpec, PagedNames, PagedSpec};
+use crate::model::test_onnx::{Attribute, F32, I32, I64, Onnx};
+use genai_config_schema::{CheckpointAlignment, CheckpointForm, StateOperator};
+
+const WINDOW: usize = 2;
+const ROW: usize = 3;
+
+fn toy() -> Onnx {
+    let axis0 = [("axis", Attribute::Int(0))];
+    Onnx::default()
+        .input("input_ids", I64, "num_tokens")
+        .input("cumulative", I32, "rows_plus_one")
+        .input("past", I32, "rows")
+        .input("block_table", I32, "rows max_blocks")
+        .input("logits_indices", I32, "num_logits")
+        .input("read_rows", I32, "rows")
+        .input("write_rows", I32, "rows")
+        .input("capture_counts", I32, "rows")
+        .input("past.key", F32, "num_blocks 2 1 1")
+        .input("past.value", F32, "num_blocks 2 1 1")
+        .input("past.bank", F32, "bank_rows 3")
+        .output("logits", F32, "num_logits 3")
+        .output("hidden", F32, "num_tokens 2")
+        .output("present.key", F32, "num_blocks 2 1 1")
+        .output("present.value", F32, "num_blocks 2 1 1")
+        .output("present.bank", F32, "bank_rows 3")
+        .output("checkpoints", F32, "window rows 3")
+        .floats("scale", &[1, 3], &[1.0, 2.0, 3.0])
+        .floats("ones2", &[1, 2], &[1.0, 1.0])
+        .floats("one", &[1], &[1.0])
+        .floats("stair", &[2, 1, 1], &[0.0, 1.0])
+        .ints("minus1", &[1], &[-1])
+        .ints("zero", &[1], &[0])
+        .ints("window", &[1], &[WINDOW as i64])
+        .ints("block", &[4], &[1, 2, 1, 1])
+        // Tokens as a float column, logits and hidden rows.
+        .node("Cast", "input_ids", "tokens", &[("to", Attribute::Int(1))])
+        .node("Unsqueeze", "tokens minus1", "column", &[])
+        .node("Gather", "column logits_indices", "wanted", &axis0)
+        .node("MatMul", "wanted scale", "logits", &[])
+        .node("MatMul", "column ones2", "hidden", &[])
+        // The bank: rows `read_rows`, plus one, to rows `write_rows`.
+        .node("Gather", "past.bank read_rows", "read", &axis0)
+        .node("Add", "read one", "next", &[])
+        .node(
+            "Cast",
+            "write_rows",
+            "write64",
+            &[("to", Attribute::Int(7))],
+        )
+        .node("Unsqueeze", "write64 minus1", "write", &[])
+        .node("ScatterND", "past.bank write next", "present.bank", &[])
+        // Blocks: the first token, twice, to block `block_table[0, 0]`.
+        .node(
+            "Cast",
+            "block_table",
+            "table64",
+            &[("to", Attribute::Int(7))],
+        )
+        .node("Reshape", "table64 minus1", "flat", &[])
+        .node("Gather", "flat zero", "first", &axis0)
+        .node("Unsqueeze", "first minus1", "target", &[])
+        .node("Gather", "tokens zero", "token", &axis0)
+        .node("Expand", "token block", "filled", &[])
+        .node("ScatterND", "past.key target filled", "present.key", &[])
+        .node("Neg", "filled", "negated", &[])
+        .node(
+            "ScatterND",
+            "past.value target negated",
+            "present.value",
+            &[],
+        )
+        // Checkpoints: slot j of row r is the state read plus j, cut to no slots where no row captures.
+        .node("Unsqueeze", "read zero", "series0", &[])
+        .node("Add", "series0 stair", "series", &[])
+        .node(
+            "ReduceMax",
+            "capture_counts",
+            "most",
+            &[("keepdims", Attribute::Int(0))],
+        )
+        .node("Cast", "most", "any", &[("to", Attribute::Int(9))])
+        .node("Cast", "any", "any64", &[("to", Attribute::Int(7))])
+        .node("Mul", "any64 window", "slots", &[])
+        .node("Slice", "series zero slots zero", "checkpoints", &[])
+}
+
+fn state() -> StateSpec {
+    StateSpec {
+        paged: Some(PagedSpec {
+            layers: vec![PagedNames {
+                layer: 0,
+                key_input: "past.key".into(),
+                key_output: "present.key".into(),
+                value_input: "past.value".into(),
+                value_output: "present.value".into(),
+            }],
+            block_size: 2,
+            kv_heads: 1,
+            head_dim: 1,
+        }),
+        fixed: vec![FixedSpec {
+            layer: 0,
+            operator: StateOperator::CausalConv,
+            input: "past.bank".into(),
+            output: "present.bank".into(),
+            row_shape: vec![ROW],
+            key_heads: None,
+            checkpoints: Some(CheckpointSpec {
+                output: "checkpoints".into(),
+                count: WINDOW,
+                form: CheckpointForm::State,
+                alignment: CheckpointAlignment::Left,
+                width: ROW,
+            }),
+        }],
+        captures_in_mixed_steps: true,
+    }
+}
+
+fn signature() -> Signature {
+    let inputs = [
+        (StepInput::InputIds, "input_ids"),
+        (StepInput::CumulativeLengths, "cumulative"),
+        (StepInput::PastLengths, "past"),
+        (StepInput::BlockTable, "block_table"),
+        (StepInput::LogitsIndices, "logits_indices"),
+        (StepInput::ReadRows, "read_rows"),
+        (StepInput::WriteRows, "write_rows"),
+        (StepInput::CaptureCounts, "capture_counts"),
+    ];
+    Signature {
+        inputs: inputs
+            .map(|(input, name)| (input, name.to_owned()))
+            .to_vec(),
+        logits: "logits".into(),
+        vocab: 3,
+        hidden: Some("hidden".into()),
+        hidden_size: 2,
+    }
+}
+
+struct Toy {
+    decoder: Decoder,
+    paged: Vec<PagedBuffers>,
+    fixed: Vec<FixedBuffers>,
+    outputs: StepOutputs,
+}
+
+impl Toy {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = toy().write(folder.path(), "toy.onnx");
+        let settings = SessionSettings {
+            provider: Provider::Cpu,
+            threads: None,
+            operators: None,
+            entries: Vec::new(),
+        };
+        let session =
+            Session::open(load(Wanted::default()).unwrap(), &file, &settings, None).unwrap();
+        let buffer = |shape: &[usize]| Buffer::host(ElementType::F32, shape).unwrap();
+        let mut bank = buffer(&[5, ROW]);
+        for row in 0..5u8 {
+            bank.write_row_f32(row.into(), &[f32::from(row); ROW])
+                .unwrap();
+        }
+        Self {
+            decoder: Decoder::new(session, signature(), state()).unwrap(),
+            paged: vec![PagedBuffers {
+                key: buffer(&[4, 2, 1, 1]),
+                value: buffer(&[4, 2, 1, 1]),
+            }],
+            fixed: vec![FixedBuffers {
+                bank,
+                checkpoints: Some(buffer(&[WINDOW * 4 * ROW])),
+            }],
+            outputs: StepOutputs::default(),
+        }
+    }
+
+    fn step(
+        &mut self,
+        inputs: &StepInputs,
+        capture: Capture,
+        want_hidden: bool,
+    ) -> Result<(), RunError> {
+        self.decoder.run(
+            inputs,
+            &mut self.paged,
+            &mut self.fixed,
+            capture,
+            &mut self.outputs,
+            want_hidden,
+        )
+    }
+
+    fn bank(&self) -> Vec<f32> {
+        self.fixed[0]
+            .bank
+            .as_f32()
+            .unwrap()
+            .chunks(ROW)
+            .map(|row| row[0])
+            .collect()
+    }
+
+    fn staging(&self) -> &[f32] {
+        self.fixed[0]
+            .checkpoints
+            .as_ref()
+            .unwrap()
+            .as_f32()
+            .unwrap()
+    }
+}
+
+/// Two rows: tokens 7 8 | 9, reading bank rows 0 and 1, writing 2 and 3.
+fn inputs() -> StepInputs {
+    StepInputs {
+        input_ids: vec![7, 8, 9],
+        position_ids: vec![0, 1, 0],
+        cumulative: vec![0, 2, 3],
+        past: vec![0, 0],
+        block_table: vec![2, 3],
+        max_blocks: 1,
+        logits_indices: vec![1, 2],
+        read_rows: vec![0, 1],
+        write_rows: vec![2, 3],
+        capture_counts: vec![0, 0],
+        hidden_states: Vec::new(),
+    }
+}
+
+#[test]
+fn state_is_written_in_place_and_neighbours_are_untouched() {
+    let mut toy = Toy::new();
+    toy.step(&inputs(), Capture::Off, true).unwrap();
+    assert_eq!(toy.bank(), [0.0, 1.0, 1.0, 2.0, 4.0]);
+    assert_eq!(
+        toy.paged[0].key.as_f32().unwrap(),
+        [0.0, 0.0, 0.0, 0.0, 7.0, 7.0, 0.0, 0.0]
+    );
+    assert_eq!(
+        toy.paged[0].value.as_f32().unwrap(),
+        [0.0, 0.0, 0.0, 0.0, -7.0, -7.0, 0.0, 0.0]
+    );
+    assert_eq!(toy.outputs.logits, [8.0, 16.0, 24.0, 9.0, 18.0, 27.0]);
+    assert_eq!(toy.outputs.hidden, [7.0, 7.0, 8.0, 8.0, 9.0, 9.0]);
+
+    // A smaller step reuses the vectors and reads what the first one wrote.
+    let mut second = StepInputs {
+        input_ids: vec![5],
+        cumulative: vec![0, 1],
+        past: vec![2],
+        block_table: vec![0],
+        logits_indices: vec![],
+        read_rows: vec![3],
+        write_rows: vec![1],
+        capture_counts: vec![0],
+        ..inputs()
+    };
+    toy.step(&second, Capture::Off, false).unwrap();
+    assert_eq!(toy.bank(), [0.0, 3.0, 1.0, 2.0, 4.0]);
+    assert!(toy.outputs.logits.is_empty() && toy.outputs.hidden.is_empty());
+
+    // Another buffer of the same shape is noticed, and one of another shape.
+    for rows in [5, 7] {
+        let other = Buffer::host(ElementType::F32, &[rows, ROW]).unwrap();
+        let before = std::mem::replace(&mut toy.fixed[0].bank, other);
+        second.read_rows = vec![4];
+        toy.step(&second, Capture::Off, false).unwrap();
+        let mut expected = vec![0.0; rows];
+        expected[1] = 1.0;
+        assert_eq!(toy.bank(), expected);
+        drop(before);
+    }
+}
+
+#[test]
+fn checkpoints_are_bound_only_on_a_step_that_captures() {
+    let mut toy = Toy::new();
+    toy.step(&inputs(), Capture::Off, false).unwrap();
+    assert!(toy.staging().iter().all(|value| *value == 0.0));
+
+    let mut capturing = inputs();
+    capturing.capture_counts = vec![0, 1];
+    toy.step(&capturing, Capture::On, false).unwrap();
+    let expected: Vec<f32> = [0.0, 1.0, 1.0, 2.0]
+        .iter()
+        .flat_map(|state| [*state; ROW])
+        .collect();
+    assert_eq!(toy.staging()[..12], expected);
+    assert!(toy.staging()[12..].iter().all(|value| *value == 0.0));
+}
+
+#[test]
+fn inputs_that_do_not_belong_together_are_refused_before_anything_runs() {
+    type Change = fn(&mut StepInputs);
+    let changes: [(Change, Capture, &str); 12] = [
+        (|i| i.position_ids.push(0), Capture::Off, ""),
+        (|i| i.input_ids.clear(), Capture::Off, "0 tokens"),
+        (|i| i.past.push(0), Capture::Off, "`cumulative`"),
+        (|i| i.cumulative[1] = 0, Capture::Off, "cumulative lengths"),
+        (|i| i.cumulative[2] = 4, Capture::Off, "cumulative lengths"),
+        (|i| i.block_table.push(0), Capture::Off, "`block_table`"),
+        (|i| i.logits_indices[0] = 3, Capture::Off, "logits index 3"),
+        (
+            |i| i.logits_indices[0] = -1,
+            Capture::Off,
+            "logits index -1",
+        ),
+        (|i| i.read_rows.clear(), Capture::Off, "`read_rows`"),
+        (
+            |i| i.capture_counts[0] = 1,
+            Capture::Off,
+            "does not capture",
+        ),
+        (|_| (), Capture::On, "no row captures"),
+        (
+            |i| i.capture_counts[0] = -1,
+            Capture::On,
+            "negative capture count",
+        ),
+    ];
+    let mut toy = Toy::new();
+    for (change, capture, part) in changes {
+        let mut inputs = inputs();
+        change(&mut inputs);
+        match toy.step(&inputs, capture, false) {
+            // The toy has no positions, so it does not care about them.
+            Ok(()) => assert_eq!(part, ""),
+            Err(RunError::Step { graph, reason }) => {
+                assert_eq!(graph, "toy.onnx");
+                assert!(!part.is_empty() && reason.contains(part), "{reason}");
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!(toy.paged[0].key.as_f32().unwrap()[4], 7.0);
+
+    let error = toy.decoder.run(
+        &inputs(),
+        &mut [],
+        &mut toy.fixed,
+        Capture::Off,
+        &mut toy.outputs,
+        false,
+    );
+    assert!(error.unwrap_err().to_string().contains("0 paged layers"));
+}
+
+#[test]
+fn a_failure_inside_the_graph_names_the_graph_and_the_reason() {
+    let mut toy = Toy::new();
+    let mut inputs = inputs();
+    inputs.read_rows = vec![0, 99];
+    let error = toy.step(&inputs, Capture::Off, false).unwrap_err();
+    assert!(matches!(error, RunError::Failed { .. }));
+    assert!(
+        error.to_string().contains("toy.onnx") && error.to_string().contains("99"),
+        "{error}"
+    );
+    toy.step(&self::inputs(), Capture::Off, false).unwrap();
+}

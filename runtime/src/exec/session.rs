@@ -1,0 +1,173 @@
+//! One ONNX Runtime session: how it is opened, and what it declares.
+
+use super::environment::Loaded;
+use super::shared_weights::SharedWeights;
+use crate::model::Provider;
+use crate::model::tensor_spec::{DataType, Dim, TensorSpec};
+use ort::ep::{self, ExecutionProviderDispatch};
+use ort::operator::OperatorDomain;
+use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
+use ort::value::{Outlet, TensorElementType, ValueType};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How a session is opened.
+#[derive(Clone)]
+pub(crate) struct SessionSettings {
+    pub(crate) provider: Provider,
+    /// Threads that one operator may use; `None` lets ONNX Runtime take one per core.
+    pub(crate) threads: Option<NonZeroUsize>,
+    /// Pawl's own operators.
+    pub(crate) operators: Option<Arc<OperatorDomain>>,
+    /// Further configuration entries of ONNX Runtime, by name.
+    pub(crate) entries: Vec<(String, String)>,
+}
+
+/// An open session.
+#[derive(Debug)]
+pub(crate) struct Session {
+    // Declared before the weights: the session is closed before the memory it reads is released.
+    inner: ort::session::Session,
+    file: PathBuf,
+    inputs: Vec<TensorSpec>,
+    outputs: Vec<TensorSpec>,
+    _weights: Option<Arc<SharedWeights>>,
+}
+
+impl Session {
+    /// Opens the graph `file`. Weights that `weights` holds are taken from there; the others are mapped by ONNX
+    /// Runtime from the graph's external data.
+    pub(crate) fn open(
+        loaded: &Loaded,
+        file: &Path,
+        settings: &SessionSettings,
+        weights: Option<(&Arc<SharedWeights>, &str)>,
+    ) -> ort::Result<Self> {
+        let mut builder = configure(loaded, settings)?;
+        if let Some((weights, graph)) = weights {
+            builder = weights.give(builder, graph)?;
+        }
+        let inner = builder.commit_from_file(file)?;
+        Ok(Self {
+            inputs: inner.inputs().iter().map(spec).collect(),
+            outputs: inner.outputs().iter().map(spec).collect(),
+            inner,
+            file: file.to_path_buf(),
+            _weights: weights.map(|(weights, _)| Arc::clone(weights)),
+        })
+    }
+
+    /// The graph file.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Declared inputs.
+    pub(crate) fn inputs(&self) -> &[TensorSpec] {
+        &self.inputs
+    }
+
+    /// Declared outputs.
+    pub(crate) fn outputs(&self) -> &[TensorSpec] {
+        &self.outputs
+    }
+
+    pub(super) fn inner(&self) -> &ort::session::Session {
+        &self.inner
+    }
+}
+
+fn configure(loaded: &Loaded, settings: &SessionSettings) -> ort::Result<SessionBuilder> {
+    // Spinning threads would take the cores from the sampler and from other processes between steps. Memory patterns
+    // are kept per input shape, and a step's shapes are different nearly every time.
+    let mut builder = ort::session::Session::builder(&loaded.environment)?
+        .with_optimization_level(GraphOptimizationLevel::All)?
+        .with_intra_op_spinning(false)?
+        .with_memory_pattern(false)?
+        .with_no_environment_execution_providers()?
+        .with_execution_providers(providers(settings.provider)?)?;
+    if let Some(threads) = settings.threads {
+        builder = builder.with_intra_threads(threads.get())?;
+    }
+    if let Some(operators) = &settings.operators {
+        builder = builder.with_operators(Arc::clone(operators))?;
+    }
+    for (key, value) in &settings.entries {
+        builder = builder.with_config_entry(key, value)?;
+    }
+    Ok(builder)
+}
+
+/// The providers to register, most wanted first. Each must register: none is ever replaced by another silently.
+fn providers(provider: Provider) -> ort::Result<Vec<ExecutionProviderDispatch>> {
+    let host = ep::CPU::default()
+        .with_arena_allocator(true)
+        .build()
+        .error_on_failure();
+    match provider {
+        Provider::Cpu => Ok(vec![host]),
+        #[cfg(feature = "cuda")]
+        Provider::Cuda { device_id } => Ok(vec![crate::device::cuda_provider(device_id)?, host]),
+        #[cfg(not(feature = "cuda"))]
+        Provider::Cuda { .. } => Err(ort::Error::new(
+            "this build of Pawl has no CUDA support; build it with `--features cuda`",
+        )),
+    }
+}
+
+fn spec(outlet: &Outlet) -> TensorSpec {
+    let name = outlet.name().to_owned();
+    let ValueType::Tensor {
+        ty,
+        shape,
+        dimension_symbols,
+    } = outlet.dtype()
+    else {
+        return TensorSpec {
+            name,
+            data_type: DataType(0),
+            dims: None,
+        };
+    };
+    let symbols = dimension_symbols
+        .iter()
+        .cloned()
+        .chain(std::iter::repeat(String::new()));
+    let dims = shape
+        .iter()
+        .zip(symbols)
+        .map(|(extent, symbol)| match u64::try_from(*extent) {
+            Ok(extent) => Dim::Fixed(extent),
+            Err(_) => Dim::Symbol(symbol),
+        });
+    TensorSpec {
+        name,
+        data_type: data_type(*ty),
+        dims: Some(dims.collect()),
+    }
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "types that no export uses are all the same to Pawl"
+)]
+fn data_type(kind: TensorElementType) -> DataType {
+    DataType(match kind {
+        TensorElementType::Float32 => 1,
+        TensorElementType::Uint8 => 2,
+        TensorElementType::Int8 => 3,
+        TensorElementType::Uint16 => 4,
+        TensorElementType::Int16 => 5,
+        TensorElementType::Int32 => 6,
+        TensorElementType::Int64 => 7,
+        TensorElementType::String => 8,
+        TensorElementType::Bool => 9,
+        TensorElementType::Float16 => 10,
+        TensorElementType::Float64 => 11,
+        TensorElementType::Uint32 => 12,
+        TensorElementType::Uint64 => 13,
+        TensorElementType::Bfloat16 => 16,
+        _ => 0,
+    })
+}

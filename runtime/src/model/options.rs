@@ -1,0 +1,108 @@
+//! How a model is loaded.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+/// Where a model runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Provider {
+    /// The host, with Pawl's own operators.
+    Cpu,
+    /// An NVIDIA GPU. Needs a build with the feature `cuda` and an ONNX Runtime with the CUDA provider; where either
+    /// is missing, loading fails: nothing ever runs on the host instead.
+    Cuda {
+        /// Number of the device, from 0.
+        device_id: u32,
+    },
+}
+
+impl fmt::Display for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("CPU"),
+            Self::Cuda { device_id } => write!(f, "CUDA device {device_id}"),
+        }
+    }
+}
+
+/// Choices of the one who loads a model. Everything has a default; an option wins over the environment variable of
+/// the same meaning, and that over `genai_config.json`.
+///
+/// ```
+/// use pawl::LoadOptions;
+///
+/// let options = LoadOptions::new().threads(2).max_batch_size(4);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoadOptions {
+    /// Threads that one operator may use. Default: `PAWL_THREADS`, else the model's
+    /// `session_options.intra_op_num_threads`, else one per core.
+    pub threads: Option<NonZeroUsize>,
+    /// Where to run. Default: what the model's `session_options.provider_options` name, else the CPU.
+    pub provider: Option<Provider>,
+    /// Requests that run at once, and slots of fixed state. Default: the model's
+    /// `engine.dynamic_batching.max_batch_size`, else 16.
+    pub max_batch_size: Option<NonZeroUsize>,
+    /// Key/value blocks of each layer. Default: the model's `engine.dynamic_batching.num_blocks`, else enough for
+    /// `max_batch_size` sequences of `max_sequence` tokens, but no more than fit 2 GiB.
+    pub kv_blocks: Option<NonZeroUsize>,
+    /// Longest sequence in tokens, prompt included. Default, and upper limit: the model's `context_length`.
+    pub max_sequence: Option<NonZeroUsize>,
+    /// The ONNX Runtime library. Default: `ORT_DYLIB_PATH`, else beside the executable, else `.ort/1.32.0` in a
+    /// folder above the executable.
+    pub library: Option<PathBuf>,
+}
+
+impl LoadOptions {
+    /// Every choice left to its default.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the threads that one operator may use; 0 is the default.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = NonZeroUsize::new(threads);
+        self
+    }
+
+    /// Sets where to run.
+    #[must_use]
+    pub fn provider(mut self, provider: Provider) -> Self {
+        self.provider = Some(provider);
+        self
+    }
+
+    /// Sets how many requests run at once; 0 is the default.
+    #[must_use]
+    pub fn max_batch_size(mut self, requests: usize) -> Self {
+        self.max_batch_size = NonZeroUsize::new(requests);
+        self
+    }
+
+    /// Sets the key/value blocks of each layer; 0 is the default.
+    #[must_use]
+    pub fn kv_blocks(mut self, blocks: usize) -> Self {
+        self.kv_blocks = NonZeroUsize::new(blocks);
+        self
+    }
+
+    /// Sets the longest sequence in tokens; 0 is the default.
+    #[must_use]
+    pub fn max_sequence(mut self, tokens: usize) -> Self {
+        self.max_sequence = NonZeroUsize::new(tokens);
+        self
+    }
+
+    /// Sets the ONNX Runtime library.
+    #[must_use]
+    pub fn library(mut self, path: impl Into<PathBuf>) -> Self {
+        self.library = Some(path.into());
+        self
+    }
+}
