@@ -1,4 +1,16 @@
-//! ONNX graphs as plain data: what the emitters produce and the encoder writes.
+//! ONNX graphs as plain data, and the builder that fills them without contradictions.
 
-#[allow(dead_code, reason = "used by emission and encoding")]
+mod builder;
+mod check;
+mod finish;
+#[allow(dead_code, reason = "read by the encoder")]
 pub(crate) mod ir;
+mod scope;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use builder::{GraphBuilder, Operator, Place};
+pub(crate) use check::Check;
+pub(crate) use value::{Output, Value};

@@ -1,0 +1,26 @@
+//! The input of a multi-token-prediction head.
+
+use pawl_models::MtpHead;
+
+use super::norm::norm;
+use crate::error::BuildError;
+use crate::graph::ir::Dtype;
+use crate::graph::{GraphBuilder, Value};
+use crate::ops;
+
+/// `fc([embedding_norm(embedded) | hidden_norm(hidden)])`, a row per pair of token and hidden row.
+pub(crate) fn fuse_hidden(
+    g: &mut GraphBuilder,
+    dtype: Dtype,
+    head: &MtpHead,
+    embedded: &Value,
+    hidden: &Value,
+) -> Result<Value, BuildError> {
+    g.within("fuse", |g| {
+        let embedded = norm(g, "embedding_norm", dtype, &head.embedding_norm, embedded)?;
+        let hidden = norm(g, "hidden_norm", dtype, &head.hidden_norm, hidden)?;
+        let both = ops::concat_columns(g, "both", &embedded, &hidden)?;
+        let weight = g.weight("fc.weight", dtype, &head.fc)?;
+        ops::gemm(g, "fc", &both, &weight)
+    })
+}
