@@ -1,1 +1,20 @@
-//! kv
+//! Paged key/value cache: a pool of blocks, a table per request, one reservation per step.
+//!
+//! Only a table's committed length decides what is valid, so a step that is dropped, or keeps a prefix, needs no copy:
+//! it gives blocks back and leaves the length where it was or puts it where the prefix ends.
+#![allow(
+    dead_code,
+    reason = "parts of the cache wait for the engine and for speculation"
+)]
+
+mod blocks;
+mod error;
+mod pool;
+mod reservation;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use blocks::{BlockId, BlockPool};
+pub(crate) use error::{KvError, KvPoolError};
+pub(crate) use pool::{BlockTable, KvPool};
+pub(crate) use reservation::{KvReservation, KvRow, PagedBinding, blocks_for};

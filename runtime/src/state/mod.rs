@@ -1,1 +1,32 @@
-//! state
+//! Fixed state: what a request keeps in a row of constant size, however many tokens it has seen.
+//!
+//! Each tensor has two banks and a zero row. A step reads a slot's active row (a fresh request reads the zero row)
+//! and writes the inactive one; publishing flips. Words, invariants and a drawing are in `manual::state`.
+//!
+//! * [`StatePool`] owns the memory and the slots; [`StateReservation`] is one step's claim on them.
+//! * [`select`] says where the state after a kept prefix is; `capture` and `replay` make it.
+//! * [`audit`] checks the invariants over a snapshot of everything a composite transaction keeps.
+#![allow(
+    dead_code,
+    reason = "parts of the pool wait for the engine and for speculation"
+)]
+
+pub(crate) mod audit;
+mod capture;
+mod error;
+mod handle;
+mod layout;
+mod pool;
+mod replay;
+mod reservation;
+mod select;
+mod slot;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use error::{PoolError, StateError};
+pub(crate) use handle::SlotHandle;
+pub(crate) use pool::{Entry, PlannedBytes, StatePool};
+pub(crate) use reservation::{FixedBinding, FixedRow, StateReservation};
+pub(crate) use select::{Query, SelectError, Source, select};
+pub(crate) use slot::{Bank, Slot};

@@ -1,1 +1,33 @@
-//! txn
+//! One step is one transaction.
+//!
+//! [`Composite`] owns the pools. [`Composite::reserve`] gives a [`Step`], whose phases consume each other:
+//!
+//! ```text
+//! let mut step = composite.reserve(&rows)?;      // Step<Reserved>: slots, blocks claimed
+//! step.fill(&mut inputs);                        // what the graph is told
+//! run(&inputs, step.buffers(), step.capture())?; // operators write inactive rows only
+//! step.join(Box::new(cursors));                  // participants of the engine
+//! let step = step.accept(&kept)?;                // Step<Accepted>
+//! let step = step.validate()?.prepare()?;        // Step<Prepared>
+//! let outcome = step.publish();                  // cannot fail
+//! ```
+//!
+//! Any early return drops the step, and dropping discards. Commit methods of participants need a [`Permit`], which
+//! nothing outside this folder can make.
+#![allow(dead_code, unused_imports, reason = "the engine and speculation use the rest")]
+
+mod composite;
+mod error;
+mod outcome;
+mod participant;
+mod snapshot;
+mod step;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use composite::{Composite, Health, StepRow};
+pub(crate) use error::StepError;
+pub(crate) use outcome::{RowOutcome, StepOutcome};
+pub(crate) use participant::{Participant, ParticipantError, Permit, Seat};
+pub(crate) use snapshot::{FixedSnapshot, PagedSnapshot, Snapshot};
+pub(crate) use step::{Accepted, Keep, Prepared, Reserved, Step, StepBuffers, Validated};

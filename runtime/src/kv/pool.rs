@@ -1,0 +1,116 @@
+//! The paged cache: block tensors per layer, one block table per request.
+
+use super::blocks::{BlockId, BlockPool};
+use super::error::{KvError, KvPoolError};
+use super::reservation::{KvReservation, KvRow};
+use crate::device::{Device, ElementType};
+use crate::ids::RequestId;
+use crate::model::spec::{PagedBuffers, PagedSpec};
+use crate::txn::{Permit, Seat};
+use std::collections::HashMap;
+
+/// Key/value cache of one graph. What lies beyond a table's committed length is never read, so nothing is ever
+/// rolled back in the tensors.
+#[derive(Debug)]
+pub(crate) struct KvPool {
+    pub(super) block_size: usize,
+    pub(super) blocks: BlockPool,
+    pub(super) tables: HashMap<RequestId, BlockTable>,
+    pub(super) buffers: Vec<PagedBuffers>,
+}
+
+/// Where the tokens of one request lie.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BlockTable {
+    /// In the order of positions; exactly as many as the committed tokens need.
+    pub(crate) blocks: Vec<BlockId>,
+    /// Positions below are valid.
+    pub(crate) committed: usize,
+}
+
+impl KvPool {
+    /// Allocates key and value tensors `[blocks, block_size, kv_heads, head_dim]` per layer.
+    ///
+    /// # Errors
+    /// When the extents are impossible or the device refuses.
+    pub(crate) fn new(
+        spec: &PagedSpec,
+        blocks: usize,
+        device: &dyn Device,
+    ) -> Result<Self, KvPoolError> {
+        let extent = || KvPoolError::Extent {
+            blocks,
+            block_size: spec.block_size,
+        };
+        if blocks == 0 || spec.block_size == 0 || blocks.checked_mul(spec.block_size).is_none() {
+            return Err(extent());
+        }
+        let pool = BlockPool::new(blocks).ok_or_else(extent)?;
+        let shape = [blocks, spec.block_size, spec.kv_heads, spec.head_dim];
+        let tensor = |name: &str| {
+            device
+                .allocate(ElementType::F32, &shape)
+                .map_err(|source| KvPoolError::Device {
+                    name: name.to_owned(),
+                    source,
+                })
+        };
+        let mut buffers = Vec::with_capacity(spec.layers.len());
+        for layer in &spec.layers {
+            let (key, value) = (tensor(&layer.key_input)?, tensor(&layer.value_input)?);
+            buffers.push(PagedBuffers { key, value });
+        }
+        Ok(Self {
+            block_size: spec.block_size,
+            blocks: pool,
+            tables: HashMap::new(),
+            buffers,
+        })
+    }
+
+    /// Bytes that [`Self::new`] will allocate. `None` when no address space holds them.
+    pub(crate) fn planned_bytes(spec: &PagedSpec, blocks: usize) -> Option<usize> {
+        let block = spec
+            .block_size
+            .checked_mul(spec.kv_heads)?
+            .checked_mul(spec.head_dim)?;
+        let layers = spec.layers.len().checked_mul(2 * size_of::<f32>())?;
+        block.checked_mul(blocks)?.checked_mul(layers)
+    }
+
+    /// Tokens per block.
+    pub(crate) fn block_size(&self) -> usize {
+        self.block_size
+    }
+
+    /// Blocks of the cache and their users.
+    pub(crate) fn blocks(&self) -> &BlockPool {
+        &self.blocks
+    }
+
+    /// The table of a resident request.
+    pub(crate) fn table(&self, request: RequestId) -> Option<&BlockTable> {
+        self.tables.get(&request)
+    }
+
+    /// All tables, in no particular order.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (RequestId, &BlockTable)> {
+        self.tables.iter().map(|(request, table)| (*request, table))
+    }
+
+    /// Takes the blocks that `rows`, in batch order, need beyond what they own. Dropping the result gives them back.
+    ///
+    /// # Errors
+    /// [`KvError::OutOfBlocks`] when the step can be tried later, [`KvError::Unserviceable`] when it never fits; other
+    /// errors are mistakes of the caller. Nothing changes on error.
+    pub(crate) fn reserve(&mut self, rows: &[KvRow]) -> Result<Seat<KvReservation<'_>>, KvError> {
+        Ok(Seat::new(KvReservation::new(self, rows)?))
+    }
+
+    /// Forgets a request and gives its blocks back. A request without a table changes nothing.
+    pub(crate) fn release(&mut self, request: RequestId, _permit: &Permit) {
+        if let Some(table) = self.tables.remove(&request) {
+            self.blocks.give_back(&table.blocks);
+        }
+    }
+}

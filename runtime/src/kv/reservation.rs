@@ -1,0 +1,276 @@
+//! One step's claim on the paged cache: blocks taken, lengths chosen, published.
+
+use super::blocks::BlockId;
+use super::error::KvError;
+use super::pool::{BlockTable, KvPool};
+use crate::ids::RequestId;
+use crate::model::spec::PagedBuffers;
+use crate::txn::{Participant, ParticipantError, Permit};
+
+/// One row of a step, as the cache needs it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KvRow {
+    /// Whose row.
+    pub(crate) request: RequestId,
+    /// Positions the row may write, from its committed length on; may be 0.
+    pub(crate) tokens: usize,
+    /// Whether the row admits the request.
+    pub(crate) new: bool,
+}
+
+#[derive(Clone, Debug)]
+struct ReservedRow {
+    request: RequestId,
+    new: bool,
+    past: usize,
+    tokens: usize,
+    owned: usize,
+    taken: Vec<BlockId>,
+    kept: Option<usize>,
+}
+
+/// The cache's participant.
+#[derive(Debug)]
+pub(crate) struct KvReservation<'a> {
+    pool: &'a mut KvPool,
+    rows: Vec<ReservedRow>,
+}
+
+/// Paged inputs of the graph.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PagedBinding {
+    /// `[rows]`: committed lengths.
+    pub(crate) past: Vec<i32>,
+    /// `[rows, max_blocks]`, row-major; -1 is unmapped.
+    pub(crate) block_table: Vec<i32>,
+    /// Columns of `block_table`, at least 1.
+    pub(crate) max_blocks: usize,
+}
+
+impl<'a> KvReservation<'a> {
+    pub(super) fn new(pool: &'a mut KvPool, rows: &[KvRow]) -> Result<Self, KvError> {
+        let mut reserved = Vec::with_capacity(rows.len());
+        let mut needs = Vec::with_capacity(rows.len());
+        for (index, row) in rows.iter().enumerate() {
+            let earlier = rows
+                .iter()
+                .take(index)
+                .any(|other| other.request == row.request);
+            let (row, need) = claim(pool, row, earlier)?;
+            reserved.push(row);
+            needs.push(need);
+        }
+        let (needed, free) = (needs.iter().sum(), pool.blocks.free().len());
+        if needed > free {
+            return Err(KvError::OutOfBlocks { needed, free });
+        }
+        let mut reservation = Self {
+            pool,
+            rows: reserved,
+        };
+        reservation.make_room();
+        for (row, need) in reservation.rows.iter_mut().zip(needs) {
+            row.taken = reservation.pool.blocks.take(need).unwrap_or_default();
+        }
+        Ok(reservation)
+    }
+
+    /// What the graph is given, for the rows of the whole step.
+    pub(crate) fn binding(&self) -> PagedBinding {
+        let rows: Vec<usize> = (0..self.rows.len()).collect();
+        self.binding_of(&rows)
+    }
+
+    /// What the graph is given when it runs only some rows of the step, in the given order. A row outside the step
+    /// reads nothing.
+    pub(crate) fn binding_of(&self, rows: &[usize]) -> PagedBinding {
+        let chosen: Vec<Option<&ReservedRow>> =
+            rows.iter().map(|row| self.rows.get(*row)).collect();
+        let width = |row: &ReservedRow| row.owned + row.taken.len();
+        let max_blocks = chosen
+            .iter()
+            .flatten()
+            .map(|row| width(row))
+            .max()
+            .unwrap_or(0)
+            .max(1);
+        let mut binding = PagedBinding {
+            past: Vec::with_capacity(rows.len()),
+            block_table: Vec::with_capacity(rows.len() * max_blocks),
+            max_blocks,
+        };
+        for row in chosen {
+            binding
+                .past
+                .push(row.map_or(0, |row| i32::try_from(row.past).unwrap_or(i32::MAX)));
+            let blocks = row.into_iter().flat_map(|row| self.row_blocks(row));
+            let columns = blocks.map(BlockId::column).chain(std::iter::repeat(-1));
+            binding.block_table.extend(columns.take(max_blocks));
+        }
+        binding
+    }
+
+    /// The tensors for the run, in manifest order. Operators write positions at or beyond the committed length only.
+    pub(crate) fn buffers(&mut self) -> &mut [PagedBuffers] {
+        &mut self.pool.buffers
+    }
+
+    /// Committed length of a row before the step.
+    pub(crate) fn past(&self, row: usize) -> Option<usize> {
+        self.rows.get(row).map(|row| row.past)
+    }
+
+    /// Decides, once, that only the first `kept` positions of a row become valid. A row that is never asked keeps all.
+    ///
+    /// # Errors
+    /// Rows outside the step, a second decision, more positions than reserved.
+    pub(crate) fn commit_prefix(&mut self, row: usize, kept: usize) -> Result<(), KvError> {
+        let rows = self.rows.len();
+        let reserved = self
+            .rows
+            .get_mut(row)
+            .ok_or(KvError::UnknownRow { row, rows })?;
+        if reserved.kept.is_some() {
+            return Err(KvError::Twice(row));
+        }
+        if kept > reserved.tokens {
+            return Err(KvError::KeptTooMany {
+                row,
+                kept,
+                tokens: reserved.tokens,
+            });
+        }
+        reserved.kept = Some(kept);
+        Ok(())
+    }
+
+    /// The pool as an audit sees it.
+    pub(crate) fn pool(&self) -> &KvPool {
+        self.pool
+    }
+
+    /// Blocks taken by this step, by row.
+    pub(crate) fn taken(&self) -> impl Iterator<Item = (RequestId, &[BlockId])> {
+        self.rows
+            .iter()
+            .map(|row| (row.request, row.taken.as_slice()))
+    }
+
+    /// Room for what publishing will insert, so that it need not allocate.
+    fn make_room(&mut self) {
+        self.pool
+            .tables
+            .reserve(self.rows.iter().filter(|row| row.new).count());
+        for row in &self.rows {
+            let blocks = blocks_for(row.past + row.tokens, self.pool.block_size);
+            if let Some(table) = self.pool.tables.get_mut(&row.request) {
+                table
+                    .blocks
+                    .reserve(blocks.saturating_sub(table.blocks.len()));
+            }
+        }
+    }
+
+    fn row_blocks(&self, row: &'a ReservedRow) -> impl Iterator<Item = BlockId> + '_ {
+        let owned = self.pool.tables.get(&row.request);
+        let owned = owned.map_or(&[][..], |table| table.blocks.as_slice());
+        owned.iter().chain(&row.taken).copied()
+    }
+}
+
+impl Participant for KvReservation<'_> {
+    fn name(&self) -> &'static str {
+        "paged cache"
+    }
+
+    fn validate(&self) -> Result<(), ParticipantError> {
+        for row in &self.rows {
+            let table = self.pool.tables.get(&row.request);
+            let found = table.map(|table| (table.committed, table.blocks.len()));
+            let expected = (!row.new).then_some((row.past, row.owned));
+            if found != expected {
+                return Err(KvError::Changed(row.request).into());
+            }
+        }
+        Ok(())
+    }
+
+    fn prepare(&mut self) -> Result<(), ParticipantError> {
+        Ok(())
+    }
+
+    fn publish(&mut self, _permit: &Permit) {
+        let block_size = self.pool.block_size;
+        for row in &mut self.rows {
+            let committed = row.past + row.kept.unwrap_or(row.tokens);
+            let kept = blocks_for(committed, block_size).saturating_sub(row.owned);
+            let surplus = row.taken.split_off(kept.min(row.taken.len()));
+            self.pool.blocks.give_back(&surplus);
+            let taken = std::mem::take(&mut row.taken);
+            match self.pool.tables.get_mut(&row.request) {
+                Some(table) => {
+                    table.blocks.extend(taken);
+                    table.committed = committed;
+                }
+                None => {
+                    self.pool.tables.insert(
+                        row.request,
+                        BlockTable {
+                            blocks: taken,
+                            committed,
+                        },
+                    );
+                }
+            }
+        }
+    }
+
+    fn discard(&mut self) {
+        for row in self.rows.iter_mut().rev() {
+            let taken = std::mem::take(&mut row.taken);
+            self.pool.blocks.give_back(&taken);
+        }
+    }
+}
+
+/// Blocks that hold `tokens` tokens.
+pub(crate) fn blocks_for(tokens: usize, block_size: usize) -> usize {
+    tokens.div_ceil(block_size.max(1))
+}
+
+/// The row and the blocks it needs beyond what it owns.
+fn claim(pool: &KvPool, row: &KvRow, earlier: bool) -> Result<(ReservedRow, usize), KvError> {
+    let KvRow {
+        request,
+        tokens,
+        new,
+    } = *row;
+    let table = pool.tables.get(&request);
+    if earlier || (new && table.is_some()) {
+        return Err(KvError::Duplicate(request));
+    }
+    let (past, owned) = match table {
+        Some(table) => (table.committed, table.blocks.len()),
+        None if new => (0, 0),
+        None => return Err(KvError::Unknown(request)),
+    };
+    let (end, total) = (past.saturating_add(tokens), pool.blocks.total());
+    let needed = blocks_for(end, pool.block_size);
+    if needed > total {
+        return Err(KvError::Unserviceable {
+            request,
+            needed,
+            total,
+        });
+    }
+    let row = ReservedRow {
+        request,
+        new,
+        past,
+        tokens,
+        owned,
+        taken: Vec::new(),
+        kept: None,
+    };
+    Ok((row, needed.saturating_sub(owned)))
+}

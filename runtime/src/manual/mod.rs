@@ -1,0 +1,3 @@
+//! How Pawl works, in prose: definitions, invariants, assumptions. No code lives here.
+
+pub mod state;

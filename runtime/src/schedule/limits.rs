@@ -1,0 +1,80 @@
+//! What a plan is made from.
+
+use crate::ids::RequestId;
+use crate::kv::blocks_for;
+
+/// One unfinished request, as planning sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RequestView {
+    /// Which one.
+    pub(crate) request: RequestId,
+    /// Whether it owns a slot and a block table.
+    pub(crate) resident: bool,
+    /// Tokens committed.
+    pub(crate) past: usize,
+    /// Tokens known (prompt and generated) and not yet run; at least 1. More than 1, or nothing committed: a prefill.
+    pub(crate) pending: usize,
+    /// The most tokens the request can ever have, generated ones included: prompt plus `max_new_tokens`, cut at the
+    /// context length.
+    pub(crate) ceiling: usize,
+    /// Drafts wanted after the pending token; 0 without speculation.
+    pub(crate) drafts: usize,
+    /// Steps since it last ran, or since it was submitted.
+    pub(crate) waited: usize,
+    /// How often a later request was admitted before it: the sum of [`super::Deferred::overtaken`] so far.
+    pub(crate) overtaken: usize,
+}
+
+impl RequestView {
+    /// Whether the request has a prompt, or the rest of one, to run.
+    pub(crate) fn is_prefill(&self) -> bool {
+        self.pending > 1 || self.past == 0
+    }
+}
+
+/// Room of one step and of the pools. All counts are at least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Rows of one step.
+    pub(crate) max_batch_size: usize,
+    /// Tokens of one step.
+    pub(crate) max_scheduled_tokens: usize,
+    /// Tokens of one prefill row.
+    pub(crate) max_chunk: usize,
+    /// Drafts of one row: capture capacity less one, 0 without checkpoints.
+    pub(crate) max_drafts: usize,
+    /// Whether operators capture in a step that also holds prefill rows; otherwise such a step has no drafts.
+    pub(crate) drafts_beside_prefill: bool,
+    /// Requests that can be resident.
+    pub(crate) slots: usize,
+    /// Blocks of the paged cache; 0 for a model without one.
+    pub(crate) blocks: usize,
+    /// Tokens per block.
+    pub(crate) block_size: usize,
+    /// How often a deferred request may be overtaken before it is admitted next, whatever comes after.
+    pub(crate) max_overtakes: usize,
+}
+
+impl Limits {
+    /// Tokens of a step that prefills get while one can run, before drafts: a quarter, at least one.
+    pub(crate) fn prefill_share(&self) -> usize {
+        (self.max_scheduled_tokens / 4).max(1)
+    }
+
+    /// Blocks a request needs at its ceiling; 0 for a model without a paged cache.
+    pub(crate) fn worst_blocks(&self, view: &RequestView) -> usize {
+        if self.blocks == 0 {
+            return 0;
+        }
+        blocks_for(view.ceiling.max(view.past + view.pending), self.block_size)
+    }
+
+    /// The most tokens one request can have, alone in the cache; callers cut ceilings here and refuse longer prompts.
+    pub(crate) fn most_tokens(&self) -> usize {
+        if self.blocks == 0 {
+            usize::MAX
+        } else {
+            self.blocks.saturating_mul(self.block_size)
+        }
+    }
+}

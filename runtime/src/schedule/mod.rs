@@ -1,0 +1,19 @@
+//! Which requests run in the next step, and how many tokens of each. Pure: views in, a plan out.
+//!
+//! * **Decode first.** Every decoding request runs its one token before any prefill gets a token.
+//! * **Prefill never starves.** While a prefill can run, a quarter of the tokens of a step (at least one) and one row
+//!   are kept for it. Where a step has room for one row or one token only, whoever has waited longest runs.
+//! * **Drafts come last.** They use tokens that no selected row needs and never cost a row its place.
+//! * **Growth never fails.** The cache grows block by block, but a request is admitted only when the blocks of *all*
+//!   residents at their ceilings, its own included, fit the cache. There is no preemption.
+//! * **Deferral is bounded.** A prompt that does not fit yet does not hide later ones that do, until it has been
+//!   overtaken [`Limits::max_overtakes`] times; then nothing is admitted before it.
+#![allow(dead_code, unused_imports, reason = "the engine and speculation use the rest")]
+
+mod limits;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use limits::{Limits, RequestView};
+pub(crate) use plan::{Deferral, Deferred, RowPlan, StepPlan, plan};

@@ -1,0 +1,275 @@
+//! The pool of fixed state: two banks per tensor, a zero row, and who owns which slot.
+
+use super::capture::{CaptureKind, row_elements};
+use super::error::{PoolError, StateError};
+use super::handle::{PoolId, SlotHandle};
+use super::layout::BankLayout;
+use super::reservation::{FixedRow, StateReservation};
+use super::slot::Slot;
+use crate::device::{Device, ElementType};
+use crate::ids::RequestId;
+use crate::model::spec::{CheckpointSpec, FixedBuffers, FixedSpec, StateSpec};
+use crate::txn::{Permit, Seat};
+
+/// Everything fixed of the resident requests of one decoder.
+///
+/// There is at most one live reservation: it borrows the pool. Committing and releasing need a [`Permit`], which
+/// only the composite transaction makes.
+#[derive(Debug)]
+pub(crate) struct StatePool {
+    pub(super) id: PoolId,
+    pub(super) layout: BankLayout,
+    pub(super) max_rows: usize,
+    pub(super) tensors: Vec<Tensor>,
+    pub(super) buffers: Vec<FixedBuffers>,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// One slot and how often it was handed back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) slot: Slot,
+    /// Raised by every release, so that older handles are stale.
+    pub(crate) generation: u64,
+}
+
+/// What the pool knows of one tensor.
+#[derive(Clone, Debug)]
+pub(super) struct Tensor {
+    pub(super) checkpoints: Option<(CheckpointSpec, CaptureKind)>,
+}
+
+impl StatePool {
+    /// Allocates banks `[2 * slots + 1, row...]` and checkpoint staging for steps of up to `max_rows` rows
+    /// (at least `slots`; more where several candidate rows start from one slot). All memory of fixed state is
+    /// allocated here; [`Self::planned_bytes`] tells how much before.
+    ///
+    /// # Errors
+    /// When the specification contradicts itself, the extents do not fit int32 row indices, or the device refuses.
+    pub(crate) fn new(
+        spec: &StateSpec,
+        slots: usize,
+        max_rows: usize,
+        device: &dyn Device,
+    ) -> Result<Self, PoolError> {
+        if slots == 0 || max_rows < slots {
+            return Err(PoolError::Extent { slots, max_rows });
+        }
+        let layout = BankLayout::new(slots).ok_or(PoolError::TooManySlots { slots })?;
+        let mut tensors = Vec::with_capacity(spec.fixed.len());
+        let mut buffers = Vec::with_capacity(spec.fixed.len());
+        for fixed in &spec.fixed {
+            let checkpoints = match &fixed.checkpoints {
+                Some(checkpoints) => {
+                    Some((checkpoints.clone(), CaptureKind::of(fixed, checkpoints)?))
+                }
+                None => None,
+            };
+            row_elements(fixed)?;
+            buffers.push(allocate(fixed, layout, max_rows, device)?);
+            tensors.push(Tensor { checkpoints });
+        }
+        let entries = vec![
+            Entry {
+                slot: Slot::Free,
+                generation: 0
+            };
+            slots
+        ];
+        Ok(Self {
+            id: PoolId::fresh(),
+            layout,
+            max_rows,
+            tensors,
+            buffers,
+            entries,
+        })
+    }
+
+    /// Bytes that [`Self::new`] will allocate: banks and checkpoint staging. `None` when no address space holds them.
+    pub(crate) fn planned_bytes(
+        spec: &StateSpec,
+        slots: usize,
+        max_rows: usize,
+    ) -> Option<PlannedBytes> {
+        let rows = slots.checked_mul(2)?.checked_add(1)?;
+        let mut plan = PlannedBytes {
+            banks: 0,
+            checkpoints: 0,
+        };
+        for fixed in &spec.fixed {
+            let row = fixed
+                .row_shape
+                .iter()
+                .try_fold(size_of::<f32>(), |n, d| n.checked_mul(*d))?;
+            plan.banks = plan.banks.checked_add(row.checked_mul(rows)?)?;
+            if let Some(checkpoints) = &fixed.checkpoints {
+                let bytes =
+                    staging_elements(checkpoints, max_rows)?.checked_mul(size_of::<f32>())?;
+                plan.checkpoints = plan.checkpoints.checked_add(bytes)?;
+            }
+        }
+        Some(plan)
+    }
+
+    /// Slots, the number of requests that can be resident.
+    pub(crate) fn slots(&self) -> usize {
+        self.layout.slots()
+    }
+
+    /// Slots nobody owns.
+    pub(crate) fn free_slots(&self) -> usize {
+        self.entries
+            .iter()
+            .filter(|entry| entry.slot == Slot::Free)
+            .count()
+    }
+
+    /// The most tokens a row may run when it captures: the smallest checkpoint count of the model, 0 when some tensor
+    /// has no checkpoint output. Drafts per row are at most one less.
+    pub(crate) fn capture_capacity(&self) -> usize {
+        let counts = self
+            .tensors
+            .iter()
+            .map(|t| t.checkpoints.as_ref().map_or(0, |(c, _)| c.count));
+        counts.min().unwrap_or(usize::MAX)
+    }
+
+    /// Starts a step over `rows`, in batch order. Dropping the result undoes it.
+    ///
+    /// # Errors
+    /// [`StateError::NoFreeSlot`] when the admission can be tried later; other errors are mistakes of the caller.
+    /// Nothing changes on error.
+    pub(crate) fn reserve(
+        &mut self,
+        rows: &[FixedRow],
+    ) -> Result<Seat<StateReservation<'_>>, StateError> {
+        Ok(Seat::new(StateReservation::new(self, rows)?))
+    }
+
+    /// Tokens that the committed state of a slot has seen.
+    ///
+    /// # Errors
+    /// Foreign and stale handles, and slots that hold no committed state.
+    pub(crate) fn tokens(
+        &self,
+        request: RequestId,
+        handle: SlotHandle,
+    ) -> Result<usize, StateError> {
+        match self.entry(request, handle)?.slot {
+            Slot::Committed { tokens, .. } => Ok(tokens),
+            Slot::Free | Slot::Reserved { .. } => Err(StateError::Stale(request)),
+        }
+    }
+
+    /// The committed row of every tensor of a slot, in manifest order.
+    ///
+    /// # Errors
+    /// As [`Self::tokens`]; also when the host cannot read the memory.
+    pub(crate) fn committed_rows(
+        &self,
+        request: RequestId,
+        handle: SlotHandle,
+    ) -> Result<Vec<&[f32]>, StateError> {
+        let Slot::Committed { active, .. } = self.entry(request, handle)?.slot else {
+            return Err(StateError::Stale(request));
+        };
+        let row = self.layout.row(active, handle.index);
+        let rows = self.buffers.iter().enumerate();
+        rows.map(|(tensor, buffers)| {
+            buffers
+                .bank
+                .row_f32(row)
+                .map_err(|_| StateError::Memory { tensor, row })
+        })
+        .collect()
+    }
+
+    /// Checks that a handle may release its slot.
+    ///
+    /// # Errors
+    /// Foreign and stale handles.
+    pub(crate) fn validate_release(
+        &self,
+        request: RequestId,
+        handle: SlotHandle,
+    ) -> Result<(), StateError> {
+        self.entry(request, handle).map(|_| ())
+    }
+
+    /// Frees a slot that [`Self::validate_release`] accepted. The rows are not cleared: a fresh admission reads the
+    /// zero row. A handle that was not accepted changes nothing.
+    pub(crate) fn release(&mut self, handle: SlotHandle, _permit: &Permit) {
+        let entry = self.entries.get_mut(handle.index);
+        if let Some(entry) = entry.filter(|e| e.generation == handle.generation) {
+            entry.slot = Slot::Free;
+            entry.generation = entry.generation.wrapping_add(1);
+        }
+    }
+
+    /// The slots as an audit sees them.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Whether every zero row still reads zero.
+    pub(crate) fn zero_rows_clean(&self) -> bool {
+        let row = self.layout.zero_row();
+        let mut rows = self.buffers.iter().map(|buffers| buffers.bank.row_f32(row));
+        rows.all(|row| row.is_ok_and(|row| row.iter().all(|value| value.to_bits() == 0)))
+    }
+
+    /// The entry a handle names.
+    pub(super) fn entry(
+        &self,
+        request: RequestId,
+        handle: SlotHandle,
+    ) -> Result<&Entry, StateError> {
+        if handle.pool != self.id {
+            return Err(StateError::Foreign(request));
+        }
+        let entry = self.entries.get(handle.index);
+        entry
+            .filter(|e| e.generation == handle.generation && e.slot.owner() == Some(request))
+            .ok_or(StateError::Stale(request))
+    }
+}
+
+/// Memory of fixed state, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlannedBytes {
+    /// Both banks and the zero row of every tensor.
+    pub(crate) banks: usize,
+    /// Checkpoint staging of every tensor.
+    pub(crate) checkpoints: usize,
+}
+
+fn staging_elements(checkpoints: &CheckpointSpec, max_rows: usize) -> Option<usize> {
+    checkpoints
+        .count
+        .checked_mul(max_rows)?
+        .checked_mul(checkpoints.width)
+}
+
+fn allocate(
+    spec: &FixedSpec,
+    layout: BankLayout,
+    max_rows: usize,
+    device: &dyn Device,
+) -> Result<FixedBuffers, PoolError> {
+    let refused = |source| PoolError::Device {
+        input: spec.input.clone(),
+        source,
+    };
+    let mut shape = vec![layout.rows()];
+    shape.extend_from_slice(&spec.row_shape);
+    let bank = device.allocate(ElementType::F32, &shape).map_err(refused)?;
+    let checkpoints = match &spec.checkpoints {
+        Some(c) => {
+            let shape = [c.count, max_rows, c.width];
+            Some(device.allocate(ElementType::F32, &shape).map_err(refused)?)
+        }
+        None => None,
+    };
+    Ok(FixedBuffers { bank, checkpoints })
+}

@@ -1,0 +1,456 @@
+//! One step's claim on fixed state: reserved, kept prefixes chosen, prepared in the inactive bank, published.
+
+use super::capture::CaptureKind;
+use super::error::StateError;
+use super::handle::SlotHandle;
+use super::layout::SeriesLayout;
+use super::pool::StatePool;
+use super::select::{Query, Source, select};
+use super::slot::{Bank, Slot};
+use crate::device::Buffer;
+use crate::ids::RequestId;
+use crate::model::spec::{CheckpointSpec, FixedBuffers};
+use crate::txn::{Participant, ParticipantError, Permit};
+use genai_config_schema::{CheckpointAlignment, CheckpointForm};
+use std::num::NonZeroUsize;
+
+/// One row of a step, as the pool needs it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FixedRow {
+    /// Whose row.
+    pub(crate) request: RequestId,
+    /// The slot of a resident request; `None` admits the request.
+    pub(crate) handle: Option<SlotHandle>,
+    /// Tokens the row runs, drafts included.
+    pub(crate) tokens: NonZeroUsize,
+    /// Tokens captured, from the first on; 0 for a row without drafts.
+    pub(crate) captured: usize,
+}
+
+/// A row whose slot is claimed.
+#[derive(Clone, Debug)]
+struct ReservedRow {
+    handle: SlotHandle,
+    request: RequestId,
+    /// The slot as it was before the step; `None` for an admission.
+    before: Option<Committed>,
+    read: usize,
+    write: usize,
+    write_bank: Bank,
+    tokens: usize,
+    captured: usize,
+    /// Whether the operator writes the state after the last token. A candidate row does not.
+    final_written: bool,
+    kept: Option<NonZeroUsize>,
+}
+
+/// What a resident slot held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Committed {
+    active: Bank,
+    tokens: usize,
+    version: u64,
+}
+
+/// The pool's participant. Committed rows are only read until it is published; see `manual::state`.
+#[derive(Debug)]
+pub(crate) struct StateReservation<'a> {
+    pool: &'a mut StatePool,
+    rows: Vec<ReservedRow>,
+}
+
+/// The fixed-state inputs of the graph, one entry per row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FixedBinding {
+    /// Bank row that holds the state before the step.
+    pub(crate) read_rows: Vec<i32>,
+    /// Bank row that takes the state after the step, always another; -1 for none.
+    pub(crate) write_rows: Vec<i32>,
+    /// Tokens captured.
+    pub(crate) capture_counts: Vec<i32>,
+}
+
+impl<'a> StateReservation<'a> {
+    pub(super) fn new(pool: &'a mut StatePool, rows: &[FixedRow]) -> Result<Self, StateError> {
+        check(pool, rows)?;
+        let mut free = free_slots(pool).into_iter();
+        let mut reserved = Vec::with_capacity(rows.len());
+        for row in rows {
+            let claimed = match row.handle {
+                Some(handle) => resident(pool, row, handle),
+                None => free.next().and_then(|index| admit(pool, row, index)),
+            };
+            reserved.push(claimed.ok_or(StateError::Stale(row.request))?);
+        }
+        for row in reserved.iter().filter(|row| row.before.is_none()) {
+            if let Some(entry) = pool.entries.get_mut(row.handle.index) {
+                entry.slot = Slot::Reserved {
+                    request: row.request,
+                };
+            }
+        }
+        let mut reservation = Self {
+            pool,
+            rows: reserved,
+        };
+        reservation.poison();
+        Ok(reservation)
+    }
+
+    /// Rows of the step.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// What the graph is given.
+    pub(crate) fn binding(&self) -> FixedBinding {
+        let layout = self.pool.layout;
+        let write = |row: &ReservedRow| {
+            if row.final_written {
+                layout.index(row.write)
+            } else {
+                -1
+            }
+        };
+        FixedBinding {
+            read_rows: self.rows.iter().map(|row| layout.index(row.read)).collect(),
+            write_rows: self.rows.iter().map(write).collect(),
+            capture_counts: self.rows.iter().map(|row| clamp(row.captured)).collect(),
+        }
+    }
+
+    /// Whether some row captures, so that checkpoint outputs must be bound.
+    pub(crate) fn captures(&self) -> bool {
+        self.rows.iter().any(|row| row.captured > 0)
+    }
+
+    /// The tensors for the run, in manifest order. Operators write rows of [`FixedBinding::write_rows`] and checkpoint
+    /// staging only, viewed as `[count, rows of the step, ...]`.
+    pub(crate) fn buffers(&mut self) -> &mut [FixedBuffers] {
+        &mut self.pool.buffers
+    }
+
+    /// The slot of a row; valid for others once the step is published.
+    pub(crate) fn handle(&self, row: usize) -> Option<SlotHandle> {
+        self.rows.get(row).map(|row| row.handle)
+    }
+
+    /// The pool as an audit sees it, reserved slots included.
+    pub(crate) fn pool(&self) -> &StatePool {
+        self.pool
+    }
+
+    /// Decides, once, that only the first `kept` tokens of a row stay. A row that is never asked keeps all.
+    ///
+    /// # Errors
+    /// Rows outside the step, a second decision, and prefixes whose state does not exist ([`super::SelectError`]).
+    pub(crate) fn commit_prefix(
+        &mut self,
+        row: usize,
+        kept: NonZeroUsize,
+    ) -> Result<(), StateError> {
+        let rows = self.rows.len();
+        let reserved = self
+            .rows
+            .get_mut(row)
+            .ok_or(StateError::UnknownRow { row, rows })?;
+        if reserved.kept.is_some() {
+            return Err(StateError::Twice(row));
+        }
+        for tensor in &self.pool.tensors {
+            source(tensor.checkpoints.as_ref(), reserved, kept)
+                .map_err(|source| StateError::Select { row, source })?;
+        }
+        reserved.kept = Some(kept);
+        Ok(())
+    }
+
+    /// Makes unwritten memory visible: whatever the step must write and whatever it may not read is NaN.
+    fn poison(&mut self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let captures = self.captures();
+        for buffers in &mut self.pool.buffers {
+            for row in &self.rows {
+                let _ = row_mut(&mut buffers.bank, row.write).map(|values| values.fill(f32::NAN));
+            }
+            let staging = buffers.checkpoints.as_mut().filter(|_| captures);
+            if let Some(values) = staging.and_then(Buffer::as_f32_mut) {
+                values.fill(f32::NAN);
+            }
+        }
+    }
+
+    fn check_row(&self, index: usize, row: &ReservedRow) -> Result<(), StateError> {
+        let entry = self.pool.entry(row.request, row.handle)?;
+        let now = match entry.slot {
+            Slot::Committed {
+                active,
+                tokens,
+                version,
+                ..
+            } => Some(Committed {
+                active,
+                tokens,
+                version,
+            }),
+            Slot::Free | Slot::Reserved { .. } => None,
+        };
+        if now != row.before {
+            return Err(StateError::Changed(row.request));
+        }
+        for tensor in &self.pool.tensors {
+            source(tensor.checkpoints.as_ref(), row, row.kept_tokens()?)
+                .map_err(|source| StateError::Select { row: index, source })?;
+        }
+        Ok(())
+    }
+}
+
+impl ReservedRow {
+    fn kept_tokens(&self) -> Result<NonZeroUsize, StateError> {
+        self.kept
+            .or(NonZeroUsize::new(self.tokens))
+            .ok_or(StateError::Changed(self.request))
+    }
+}
+
+impl Participant for StateReservation<'_> {
+    fn name(&self) -> &'static str {
+        "fixed state"
+    }
+
+    fn validate(&self) -> Result<(), ParticipantError> {
+        for (index, row) in self.rows.iter().enumerate() {
+            self.check_row(index, row)?;
+        }
+        Ok(())
+    }
+
+    fn prepare(&mut self) -> Result<(), ParticipantError> {
+        let rows = self.rows.len();
+        let pool = &mut *self.pool;
+        for (tensor, (plan, buffers)) in pool.tensors.iter().zip(&mut pool.buffers).enumerate() {
+            for (index, row) in self.rows.iter().enumerate() {
+                let kept = row.kept_tokens()?;
+                let source = source(plan.checkpoints.as_ref(), row, kept)
+                    .map_err(|source| StateError::Select { row: index, source })?;
+                let Some((spec, kind)) = &plan.checkpoints else {
+                    continue;
+                };
+                let series = SeriesLayout::new(spec.count, rows, spec.width);
+                place(source, *kind, series, index, row, buffers)
+                    .ok_or(StateError::Memory { tensor, row: index })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self, _permit: &Permit) {
+        for row in &self.rows {
+            let before = row
+                .before
+                .map_or((0, 0), |before| (before.tokens, before.version));
+            if let Some(entry) = self.pool.entries.get_mut(row.handle.index) {
+                entry.slot = Slot::Committed {
+                    request: row.request,
+                    active: row.write_bank,
+                    tokens: before.0 + row.kept.map_or(row.tokens, NonZeroUsize::get),
+                    version: before.1.wrapping_add(1),
+                };
+            }
+        }
+    }
+
+    fn discard(&mut self) {
+        for row in self.rows.iter().filter(|row| row.before.is_none()) {
+            if let Some(entry) = self.pool.entries.get_mut(row.handle.index) {
+                entry.slot = Slot::Free;
+            }
+        }
+    }
+}
+
+/// Refuses a step that cannot be reserved as a whole.
+fn check(pool: &StatePool, rows: &[FixedRow]) -> Result<(), StateError> {
+    if rows.len() > pool.max_rows {
+        return Err(StateError::TooManyRows {
+            rows: rows.len(),
+            max_rows: pool.max_rows,
+        });
+    }
+    let capacity = pool.capture_capacity();
+    for (index, row) in rows.iter().enumerate() {
+        let request = row.request;
+        let earlier = rows
+            .iter()
+            .take(index)
+            .any(|other| other.request == request);
+        let resident = pool
+            .entries
+            .iter()
+            .any(|entry| entry.slot.owner() == Some(request));
+        if earlier || (row.handle.is_none() && resident) {
+            return Err(StateError::Duplicate(request));
+        }
+        if let Some(handle) = row.handle {
+            pool.tokens(request, handle)?;
+        }
+        let (tokens, captured) = (row.tokens.get(), row.captured);
+        if captured > tokens || (captured > 0 && tokens > capacity) {
+            return Err(StateError::Capture {
+                request,
+                tokens,
+                captured,
+                capacity,
+            });
+        }
+    }
+    let (needed, free) = (
+        rows.iter().filter(|row| row.handle.is_none()).count(),
+        pool.free_slots(),
+    );
+    if needed > free {
+        return Err(StateError::NoFreeSlot { needed, free });
+    }
+    Ok(())
+}
+
+fn free_slots(pool: &StatePool) -> Vec<usize> {
+    let free = pool
+        .entries
+        .iter()
+        .enumerate()
+        .filter(|(_, entry)| entry.slot == Slot::Free);
+    free.map(|(index, _)| index).collect()
+}
+
+fn resident(pool: &StatePool, row: &FixedRow, handle: SlotHandle) -> Option<ReservedRow> {
+    let entry = pool.entry(row.request, handle).ok()?;
+    let Slot::Committed {
+        active,
+        tokens,
+        version,
+        ..
+    } = entry.slot
+    else {
+        return None;
+    };
+    let read = pool.layout.row(active, handle.index);
+    let before = Committed {
+        active,
+        tokens,
+        version,
+    };
+    Some(claimed(
+        pool,
+        row,
+        handle,
+        (Some(before), read, active.other()),
+    ))
+}
+
+fn admit(pool: &StatePool, row: &FixedRow, index: usize) -> Option<ReservedRow> {
+    let generation = pool.entries.get(index)?.generation;
+    let handle = SlotHandle {
+        pool: pool.id,
+        index,
+        generation,
+    };
+    Some(claimed(
+        pool,
+        row,
+        handle,
+        (None, pool.layout.zero_row(), Bank::Zero),
+    ))
+}
+
+fn claimed(
+    pool: &StatePool,
+    row: &FixedRow,
+    handle: SlotHandle,
+    (before, read, write_bank): (Option<Committed>, usize, Bank),
+) -> ReservedRow {
+    ReservedRow {
+        handle,
+        request: row.request,
+        before,
+        read,
+        write: pool.layout.row(write_bank, handle.index),
+        write_bank,
+        tokens: row.tokens.get(),
+        captured: row.captured,
+        final_written: true,
+        kept: None,
+    }
+}
+
+/// Asks [`select`] for one tensor of one row. A tensor without checkpoints has a final state only.
+fn source(
+    checkpoints: Option<&(CheckpointSpec, CaptureKind)>,
+    row: &ReservedRow,
+    kept: NonZeroUsize,
+) -> Result<Source, super::SelectError> {
+    let none = (CheckpointForm::State, CheckpointAlignment::Left, 0);
+    let (form, alignment, capacity) =
+        checkpoints.map_or(none, |(spec, _)| (spec.form, spec.alignment, spec.count));
+    let captured = if checkpoints.is_some() {
+        row.captured
+    } else {
+        0
+    };
+    let (final_written, tokens) = (row.final_written, row.tokens);
+    select(&Query {
+        form,
+        alignment,
+        capacity,
+        captured,
+        final_written,
+        tokens,
+        kept,
+    })
+}
+
+/// Puts the selected state into the row's write row. `None` when memory is not what the layout says.
+fn place(
+    source: Source,
+    kind: CaptureKind,
+    series: SeriesLayout,
+    index: usize,
+    row: &ReservedRow,
+    buffers: &mut FixedBuffers,
+) -> Option<()> {
+    let slots = match source {
+        Source::Final => return Some(()),
+        Source::Slot(slot) => slot..slot + 1,
+        Source::Replay(kept) => 0..kept,
+    };
+    copy_row(&mut buffers.bank, row.read, row.write)?;
+    let staging = buffers.checkpoints.as_ref()?.as_f32()?;
+    let state = row_mut(&mut buffers.bank, row.write)?;
+    for slot in slots {
+        kind.apply(state, staging.get(series.elements(slot, index)?)?)?;
+    }
+    Some(())
+}
+
+fn row_mut(bank: &mut Buffer, row: usize) -> Option<&mut [f32]> {
+    let elements = bank.row_elements();
+    bank.as_f32_mut()?.chunks_exact_mut(elements).nth(row)
+}
+
+fn copy_row(bank: &mut Buffer, from: usize, to: usize) -> Option<()> {
+    let (elements, rows) = (bank.row_elements(), bank.rows());
+    if from >= rows || to >= rows {
+        return None;
+    }
+    let start = from * elements;
+    bank.as_f32_mut()?
+        .copy_within(start..start + elements, to * elements);
+    Some(())
+}
+
+fn clamp(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}

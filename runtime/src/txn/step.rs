@@ -1,0 +1,423 @@
+//! One step as a value that walks through its phases.
+
+use super::composite::{Health, Resident, Standing, StepRow};
+use super::error::StepError;
+use super::outcome::{RowOutcome, StepOutcome};
+use super::participant::{Participant, Permit, Seat};
+use crate::exec::{Capture, StepInputs};
+use crate::ids::RequestId;
+use crate::kv::{KvReservation, PagedBinding};
+use crate::model::spec::{FixedBuffers, PagedBuffers};
+use crate::state::{FixedBinding, StateReservation};
+use std::marker::PhantomData;
+use std::num::NonZeroUsize;
+
+/// Rows and room are claimed; the graph may run.
+#[derive(Debug)]
+pub(crate) struct Reserved;
+/// What is kept of every row is decided.
+#[derive(Debug)]
+pub(crate) struct Accepted;
+/// Every participant agreed to commit.
+#[derive(Debug)]
+pub(crate) struct Validated;
+/// All fallible work is done; only publishing is left.
+#[derive(Debug)]
+pub(crate) struct Prepared;
+
+/// One step in phase `Phase`: `reserve -> (run) -> accept -> validate -> prepare -> publish`.
+///
+/// Each phase consumes the one before and has only its own way forward, so that a wrong order does not compile:
+/// [`Step::publish`] exists for `Step<'_, Prepared>` alone. Dropping a step, whether by an error, a cancellation or an
+/// unwinding panic, discards it: every participant is bit for bit what it was.
+pub(crate) struct Step<'a, Phase> {
+    rows: Vec<Row>,
+    state: Option<Seat<StateReservation<'a>>>,
+    kv: Option<Seat<KvReservation<'a>>>,
+    head: Option<Seat<KvReservation<'a>>>,
+    guests: Vec<Seat<Box<dyn Participant + 'a>>>,
+    standing: &'a mut Standing,
+    phase: PhantomData<Phase>,
+}
+
+/// The reservations of fixed state, paged cache, and the draft head's cache.
+pub(super) type Seats<'a> = (
+    Option<Seat<StateReservation<'a>>>,
+    Option<Seat<KvReservation<'a>>>,
+    Option<Seat<KvReservation<'a>>>,
+);
+
+/// A row of the step and its committed length.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    request: RequestId,
+    before: usize,
+    tokens: usize,
+    drafts: usize,
+    kept: usize,
+}
+
+impl Row {
+    pub(super) fn new(row: &StepRow, before: Option<usize>) -> Self {
+        let &StepRow {
+            request,
+            tokens,
+            drafts,
+            ..
+        } = row;
+        Self {
+            request,
+            before: before.unwrap_or(0),
+            tokens,
+            drafts,
+            kept: tokens,
+        }
+    }
+}
+
+/// What is kept of one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Keep {
+    /// Tokens, from the first on: the known ones and the accepted drafts.
+    pub(crate) tokens: NonZeroUsize,
+    /// Positions of the draft head, from its committed length on; 0 without a head.
+    pub(crate) head_tokens: usize,
+}
+
+/// State tensors for one run of the decoder.
+#[derive(Debug)]
+pub(crate) struct StepBuffers<'s> {
+    /// In manifest order.
+    pub(crate) paged: &'s mut [PagedBuffers],
+    /// In manifest order.
+    pub(crate) fixed: &'s mut [FixedBuffers],
+}
+
+impl<Phase> std::fmt::Debug for Step<'_, Phase> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let phase = std::any::type_name::<Phase>();
+        f.debug_struct("Step")
+            .field("phase", &phase)
+            .field("rows", &self.rows)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Step<'a, Reserved> {
+    pub(super) fn new(
+        rows: Vec<Row>,
+        (state, kv, head): Seats<'a>,
+        standing: &'a mut Standing,
+    ) -> Self {
+        Self {
+            rows,
+            state,
+            kv,
+            head,
+            guests: Vec::new(),
+            standing,
+            phase: PhantomData,
+        }
+    }
+
+    /// Writes the inputs that the participants decide: past lengths, block table, bank rows, capture counts. The
+    /// token inputs stay as they are.
+    pub(crate) fn fill(&self, inputs: &mut StepInputs) {
+        let FixedBinding {
+            read_rows,
+            write_rows,
+            capture_counts,
+        } = self.fixed_binding();
+        let PagedBinding {
+            past,
+            block_table,
+            max_blocks,
+        } = self.paged_binding();
+        inputs.past = past;
+        inputs.block_table = block_table;
+        inputs.max_blocks = max_blocks;
+        inputs.read_rows = read_rows;
+        inputs.write_rows = write_rows;
+        inputs.capture_counts = capture_counts;
+    }
+
+    /// Bank rows and capture counts, one per row; without fixed state only the counts.
+    pub(crate) fn fixed_binding(&self) -> FixedBinding {
+        let counts = || {
+            self.rows
+                .iter()
+                .map(|row| i32::try_from(row.drafts).unwrap_or(i32::MAX))
+        };
+        match &self.state {
+            Some(state) => state.binding(),
+            None => FixedBinding {
+                capture_counts: counts().collect(),
+                ..FixedBinding::default()
+            },
+        }
+    }
+
+    /// Past lengths and block table, one row each; without a paged cache only the lengths.
+    pub(crate) fn paged_binding(&self) -> PagedBinding {
+        let past = || {
+            self.rows
+                .iter()
+                .map(|row| i32::try_from(row.before).unwrap_or(i32::MAX))
+        };
+        match &self.kv {
+            Some(kv) => kv.binding(),
+            None => PagedBinding {
+                past: past().collect(),
+                ..PagedBinding::default()
+            },
+        }
+    }
+
+    /// Past lengths and block table of a run of the draft head over some rows of the step. A run that follows another
+    /// in the same step adds what that one wrote to `past`.
+    pub(crate) fn head_binding(&self, rows: &[usize]) -> Option<PagedBinding> {
+        self.head.as_ref().map(|head| head.binding_of(rows))
+    }
+
+    /// Whether the checkpoint outputs must be bound.
+    pub(crate) fn capture(&self) -> Capture {
+        match &self.state {
+            Some(state) if state.captures() => Capture::On,
+            _ => Capture::Off,
+        }
+    }
+
+    /// The tensors a run of the decoder reads and writes.
+    pub(crate) fn buffers(&mut self) -> StepBuffers<'_> {
+        StepBuffers {
+            paged: self.kv.as_mut().map_or(&mut [], |kv| kv.buffers()),
+            fixed: self.state.as_mut().map_or(&mut [], |state| state.buffers()),
+        }
+    }
+
+    /// The tensors a run of the draft head reads and writes; empty without a head.
+    pub(crate) fn head_buffers(&mut self) -> &mut [PagedBuffers] {
+        self.head.as_mut().map_or(&mut [], |head| head.buffers())
+    }
+
+    /// Seats a participant of the caller, last in the order of phases. From here on it leaves by publish or discard.
+    pub(crate) fn join(&mut self, guest: Box<dyn Participant + 'a>) {
+        self.guests.push(Seat::new(guest));
+    }
+
+    /// Ends the run: decides for every row, in batch order, what is kept.
+    ///
+    /// # Errors
+    /// Other numbers of decisions than rows; more kept than run; known tokens dropped; a prefix whose state was not
+    /// captured. The step is discarded.
+    pub(crate) fn accept(mut self, kept: &[Keep]) -> Result<Step<'a, Accepted>, StepError> {
+        if kept.len() != self.rows.len() {
+            return Err(StepError::Decisions {
+                decisions: kept.len(),
+                rows: self.rows.len(),
+            });
+        }
+        for (index, (row, keep)) in self.rows.iter_mut().zip(kept).enumerate() {
+            let &mut Row {
+                request,
+                tokens,
+                drafts,
+                ..
+            } = row;
+            let (kept, least) = (keep.tokens.get(), tokens.saturating_sub(drafts));
+            if kept > tokens || kept < least {
+                return Err(StepError::Kept {
+                    request,
+                    kept,
+                    tokens,
+                    least,
+                });
+            }
+            row.kept = kept;
+            if let Some(state) = &mut self.state {
+                state.commit_prefix(index, keep.tokens)?;
+            }
+            if let Some(kv) = &mut self.kv {
+                kv.commit_prefix(index, kept)?;
+            }
+            match &mut self.head {
+                Some(head) => {
+                    head.commit_prefix(index, keep.head_tokens)
+                        .map_err(StepError::Head)?;
+                }
+                None if keep.head_tokens > 0 => return Err(StepError::NoHead(request)),
+                None => {}
+            }
+        }
+        Ok(self.become_phase())
+    }
+
+    /// Ends the run of a step that keeps every token and every reserved position of a draft head.
+    pub(crate) fn accept_all(self) -> Step<'a, Accepted> {
+        self.become_phase()
+    }
+}
+
+impl<'a> Step<'a, Accepted> {
+    /// Asks every participant whether its change still fits. Changes nothing.
+    ///
+    /// # Errors
+    /// The first refusal. The step is discarded.
+    pub(crate) fn validate(self) -> Result<Step<'a, Validated>, StepError> {
+        for participant in self.participants() {
+            participant
+                .validate()
+                .map_err(|source| StepError::Validate {
+                    participant: participant.name(),
+                    source,
+                })?;
+        }
+        Ok(self.become_phase())
+    }
+}
+
+impl<'a> Step<'a, Validated> {
+    /// Lets every participant do its fallible work, out of sight of the others.
+    ///
+    /// # Errors
+    /// The first failure. The step is discarded.
+    pub(crate) fn prepare(mut self) -> Result<Step<'a, Prepared>, StepError> {
+        for participant in self.participants_mut() {
+            let name = participant.name();
+            participant.prepare().map_err(|source| StepError::Prepare {
+                participant: name,
+                source,
+            })?;
+        }
+        Ok(self.become_phase())
+    }
+}
+
+impl Step<'_, Prepared> {
+    /// Makes the step visible. There is nothing left that could fail; should a participant of the caller panic all
+    /// the same, the composite refuses further steps instead of running on half a commit.
+    pub(crate) fn publish(self) -> StepOutcome {
+        let Self {
+            rows,
+            state,
+            kv,
+            head,
+            guests,
+            standing,
+            ..
+        } = self;
+        let permit = Permit::new();
+        standing.health = Health::Torn;
+        let outcome = rows.iter().enumerate().map(|(index, row)| {
+            let committed = row.before + row.kept;
+            let slot = state.as_ref().and_then(|state| state.handle(index));
+            standing.residents.insert(
+                row.request,
+                Resident {
+                    slot,
+                    tokens: committed,
+                },
+            );
+            let &Row {
+                request,
+                before,
+                tokens,
+                kept,
+                ..
+            } = row;
+            RowOutcome {
+                request,
+                before,
+                committed,
+                rejected: tokens.saturating_sub(kept),
+            }
+        });
+        let outcome = StepOutcome {
+            rows: outcome.collect(),
+        };
+        if let Some(state) = state {
+            state.publish(&permit);
+        }
+        for kv in [kv, head].into_iter().flatten() {
+            kv.publish(&permit);
+        }
+        for guest in guests {
+            guest.publish(&permit);
+        }
+        standing.health = Health::Sound;
+        outcome
+    }
+}
+
+impl<'a, Phase> Step<'a, Phase> {
+    /// Rows of the step.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Undoes the step, as dropping it does.
+    pub(crate) fn discard(self) {}
+
+    /// Everything seated, in the order of phases.
+    fn participants(&self) -> impl Iterator<Item = &(dyn Participant + 'a)> {
+        let state = self
+            .state
+            .iter()
+            .map(|seat| &**seat as &(dyn Participant + 'a));
+        let paged = self.kv.iter().chain(&self.head);
+        let paged = paged.map(|seat| &**seat as &(dyn Participant + 'a));
+        let guests = self.guests.iter().map(|seat| &***seat);
+        state.chain(paged).chain(guests)
+    }
+
+    fn participants_mut(&mut self) -> impl Iterator<Item = &mut (dyn Participant + 'a)> {
+        let state = self
+            .state
+            .iter_mut()
+            .map(|seat| &mut **seat as &mut (dyn Participant + 'a));
+        let paged = self.kv.iter_mut().chain(&mut self.head);
+        let paged = paged.map(|seat| &mut **seat as &mut (dyn Participant + 'a));
+        let guests = self.guests.iter_mut().map(|seat| &mut ***seat);
+        state.chain(paged).chain(guests)
+    }
+
+    fn become_phase<Next>(self) -> Step<'a, Next> {
+        let Self {
+            rows,
+            state,
+            kv,
+            head,
+            guests,
+            standing,
+            ..
+        } = self;
+        Step {
+            rows,
+            state,
+            kv,
+            head,
+            guests,
+            standing,
+            phase: PhantomData,
+        }
+    }
+
+    pub(super) fn seats(&self) -> SeatRefs<'_, 'a> {
+        (
+            self.state.as_deref(),
+            self.kv.as_deref(),
+            self.head.as_deref(),
+        )
+    }
+
+    pub(super) fn standing(&self) -> &Standing {
+        self.standing
+    }
+}
+
+/// The reservations, borrowed.
+pub(super) type SeatRefs<'s, 'a> = (
+    Option<&'s StateReservation<'a>>,
+    Option<&'s KvReservation<'a>>,
+    Option<&'s KvReservation<'a>>,
+);
