@@ -4,6 +4,7 @@
 //! it gives blocks back and leaves the length where it was or puts it where the prefix ends.
 #![allow(
     dead_code,
+    unused_imports,
     reason = "parts of the cache wait for the engine and for speculation"
 )]
 

@@ -8,7 +8,11 @@
 //!   residents at their ceilings, its own included, fit the cache. There is no preemption.
 //! * **Deferral is bounded.** A prompt that does not fit yet does not hide later ones that do, until it has been
 //!   overtaken [`Limits::max_overtakes`] times; then nothing is admitted before it.
-#![allow(dead_code, unused_imports, reason = "the engine and speculation use the rest")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "the engine and speculation use the rest"
+)]
 
 mod limits;
 mod plan;

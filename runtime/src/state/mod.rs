@@ -8,6 +8,7 @@
 //! * [`audit`] checks the invariants over a snapshot of everything a composite transaction keeps.
 #![allow(
     dead_code,
+    unused_imports,
     reason = "parts of the pool wait for the engine and for speculation"
 )]
 

@@ -14,7 +14,11 @@
 //!
 //! Any early return drops the step, and dropping discards. Commit methods of participants need a [`Permit`], which
 //! nothing outside this folder can make.
-#![allow(dead_code, unused_imports, reason = "the engine and speculation use the rest")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "the engine and speculation use the rest"
+)]
 
 mod composite;
 mod error;

@@ -1,0 +1,259 @@
+//! Small composites of odd geometry, and a stand-in for the graph that computes state token by token.
+
+use crate::device::HostDevice;
+use crate::exec::StepInputs;
+use crate::ids::RequestId;
+use crate::kv::KvPool;
+use crate::model::spec::{CheckpointSpec, FixedSpec, PagedNames, PagedSpec, StateSpec};
+use crate::state::{StatePool, audit::audit};
+use crate::txn::{Composite, Reserved, Step};
+use genai_config_schema::{CheckpointAlignment, CheckpointForm, StateOperator};
+
+/// Geometry: Dk != Dv, Hv = 2 Hk, kernel 4.
+pub(super) const CHANNELS: usize = 3;
+pub(super) const HISTORY: usize = 3;
+pub(super) const VALUE_HEADS: usize = 4;
+pub(super) const KEY_HEADS: usize = 2;
+pub(super) const VALUE_DIM: usize = 3;
+pub(super) const KEY_DIM: usize = 2;
+pub(super) const BLOCK: usize = 4;
+
+pub(super) fn id(number: u64) -> RequestId {
+    RequestId(number)
+}
+
+/// How the checkpoints of the test model look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Absent,
+    State(usize),
+    Update(usize),
+}
+
+fn checkpoints(form: Form, width: usize, row: usize, right: bool) -> Option<CheckpointSpec> {
+    let alignment = if right {
+        CheckpointAlignment::Right
+    } else {
+        CheckpointAlignment::Left
+    };
+    let output = "checkpoints".to_owned();
+    match form {
+        Form::Absent => None,
+        Form::State(count) => Some(CheckpointSpec {
+            output,
+            count,
+            form: CheckpointForm::State,
+            alignment,
+            width: row,
+        }),
+        Form::Update(count) => Some(CheckpointSpec {
+            output,
+            count,
+            form: CheckpointForm::Update,
+            alignment: CheckpointAlignment::Left,
+            width,
+        }),
+    }
+}
+
+pub(super) fn state_spec(form: Form) -> StateSpec {
+    let tensor = |operator, name: &str, row_shape: Vec<usize>, key_heads, checkpoints| FixedSpec {
+        layer: 0,
+        operator,
+        input: name.to_owned(),
+        output: format!("present.{name}"),
+        row_shape,
+        key_heads,
+        checkpoints,
+    };
+    let conv_row = CHANNELS * HISTORY;
+    let delta_row = VALUE_HEADS * VALUE_DIM * KEY_DIM;
+    let delta_width = VALUE_HEADS + KEY_HEADS * KEY_DIM + VALUE_HEADS * VALUE_DIM;
+    StateSpec {
+        paged: None,
+        fixed: vec![
+            tensor(
+                StateOperator::CausalConv,
+                "conv",
+                vec![CHANNELS, HISTORY],
+                None,
+                checkpoints(form, CHANNELS, conv_row, false),
+            ),
+            tensor(
+                StateOperator::GatedDeltaNet,
+                "delta",
+                vec![VALUE_HEADS, VALUE_DIM, KEY_DIM],
+                Some(KEY_HEADS),
+                checkpoints(form, delta_width, delta_row, true),
+            ),
+        ],
+        captures_in_mixed_steps: true,
+    }
+}
+
+pub(super) fn paged_spec() -> PagedSpec {
+    let names = PagedNames {
+        layer: 1,
+        key_input: "key".to_owned(),
+        key_output: "present.key".to_owned(),
+        value_input: "value".to_owned(),
+        value_output: "present.value".to_owned(),
+    };
+    PagedSpec {
+        layers: vec![names],
+        block_size: BLOCK,
+        kv_heads: 1,
+        head_dim: 1,
+    }
+}
+
+pub(super) fn composite(form: Form, slots: usize, blocks: usize, head: bool) -> Composite {
+    let device = HostDevice;
+    let state = StatePool::new(&state_spec(form), slots, slots + 2, &device).unwrap();
+    let kv = KvPool::new(&paged_spec(), blocks, &device).unwrap();
+    let head = head.then(|| KvPool::new(&paged_spec(), blocks, &device).unwrap());
+    Composite::new(slots, Some(state), Some(kv), head)
+}
+
+pub(super) fn assert_sound(composite: &Composite) {
+    assert_eq!(audit(&composite.snapshot()), Vec::new());
+}
+
+/// What the naive model keeps of a request: every token, in full.
+pub(super) type History = Vec<u32>;
+
+/// The fixed state after `tokens`, computed token by token: convolution row, recurrent row.
+pub(super) fn sequential(tokens: &[u32]) -> (Vec<f32>, Vec<f32>) {
+    let mut conv = vec![0.0; CHANNELS * HISTORY];
+    let mut delta = vec![0.0; VALUE_HEADS * VALUE_DIM * KEY_DIM];
+    for token in tokens {
+        advance(&mut conv, &mut delta, *token);
+    }
+    (conv, delta)
+}
+
+/// One token of the test model's operators. Returns its two transitions.
+pub(super) fn advance(conv: &mut [f32], delta: &mut [f32], token: u32) -> (Vec<f32>, Vec<f32>) {
+    let values: Vec<f32> = (0..CHANNELS).map(|c| noise(token, c)).collect();
+    for c in 0..CHANNELS {
+        for p in 0..HISTORY {
+            conv[c * HISTORY + p] = if p + 1 < HISTORY {
+                conv[c * HISTORY + p + 1]
+            } else {
+                values[c]
+            };
+        }
+    }
+    let decay: Vec<f32> = (0..VALUE_HEADS)
+        .map(|h| 0.5 + 0.4 * noise(token, 10 + h).abs())
+        .collect();
+    let key: Vec<f32> = (0..KEY_HEADS * KEY_DIM)
+        .map(|i| noise(token, 20 + i))
+        .collect();
+    // Deltas depend on the state, as those of the real operator do.
+    let mut deltas = Vec::new();
+    for h in 0..VALUE_HEADS {
+        for v in 0..VALUE_DIM {
+            let read = delta[(h * VALUE_DIM + v) * KEY_DIM] * decay[h];
+            deltas.push(noise(token, 40 + h * VALUE_DIM + v) - 0.1 * read);
+        }
+    }
+    for h in 0..VALUE_HEADS {
+        for v in 0..VALUE_DIM {
+            for i in 0..KEY_DIM {
+                let s = &mut delta[(h * VALUE_DIM + v) * KEY_DIM + i];
+                *s *= decay[h];
+                *s += key[(h * KEY_HEADS / VALUE_HEADS) * KEY_DIM + i] * deltas[h * VALUE_DIM + v];
+            }
+        }
+    }
+    let transition = [decay, key, deltas].concat();
+    (values, transition)
+}
+
+/// A value in (-1, 1) that depends on token and index only.
+pub(super) fn noise(token: u32, index: usize) -> f32 {
+    let mixed =
+        (u64::from(token) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (index as u64 + 7) << 17;
+    let mixed = mixed.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 40;
+    mixed as f32 / 8_388_608.0 - 1.0
+}
+
+/// Runs the test model over a reserved step: reads `read_rows`, writes `write_rows`, checkpoints and cache positions.
+/// Returns every row's history as read back from the cache, the new tokens included.
+pub(super) fn run(step: &mut Step<'_, Reserved>, form: Form, tokens: &[Vec<u32>]) -> Vec<History> {
+    let mut inputs = StepInputs::default();
+    step.fill(&mut inputs);
+    let mut histories = Vec::new();
+    for (row, tokens) in tokens.iter().enumerate() {
+        run_fixed(step, form, &inputs, row, tokens);
+        histories.push(run_paged(step, &inputs, row, tokens));
+    }
+    histories
+}
+
+fn run_fixed(
+    step: &mut Step<'_, Reserved>,
+    form: Form,
+    inputs: &StepInputs,
+    row: usize,
+    tokens: &[u32],
+) {
+    let rows = inputs.past.len();
+    let captured = usize::try_from(inputs.capture_counts[row]).unwrap();
+    let read = usize::try_from(inputs.read_rows[row]).unwrap();
+    let write = usize::try_from(inputs.write_rows[row]).unwrap();
+    assert_ne!(read, write, "a row is written elsewhere than it is read");
+    let [conv, delta] = step.buffers().fixed else {
+        panic!("two tensors")
+    };
+    let mut conv_row = conv.bank.row_f32(read).unwrap().to_vec();
+    let mut delta_row = delta.bank.row_f32(read).unwrap().to_vec();
+    for (t, token) in tokens.iter().enumerate() {
+        let (value, transition) = advance(&mut conv_row, &mut delta_row, *token);
+        if t >= captured {
+            continue;
+        }
+        let n = tokens.len();
+        let (left, right, parts) = match form {
+            Form::Absent => panic!("nothing to capture into"),
+            Form::State(w) => (t, w - n + t, [conv_row.clone(), delta_row.clone()]),
+            Form::Update(_) => (t, t, [value, transition]),
+        };
+        for ((buffers, part), slot) in [&mut *conv, &mut *delta]
+            .into_iter()
+            .zip(parts)
+            .zip([left, right])
+        {
+            let start = (slot * rows + row) * part.len();
+            let staging = buffers.checkpoints.as_mut().unwrap().as_f32_mut().unwrap();
+            staging[start..start + part.len()].copy_from_slice(&part);
+        }
+    }
+    conv.bank.write_row_f32(write, &conv_row).unwrap();
+    delta.bank.write_row_f32(write, &delta_row).unwrap();
+}
+
+fn run_paged(
+    step: &mut Step<'_, Reserved>,
+    inputs: &StepInputs,
+    row: usize,
+    tokens: &[u32],
+) -> History {
+    let past = usize::try_from(inputs.past[row]).unwrap();
+    let table = &inputs.block_table[row * inputs.max_blocks..][..inputs.max_blocks];
+    let slot = |position: usize| {
+        let block = usize::try_from(table[position / BLOCK]).expect("a mapped block");
+        block * BLOCK + position % BLOCK
+    };
+    let [paged] = step.buffers().paged else {
+        panic!("one layer")
+    };
+    let key = paged.key.as_f32_mut().unwrap();
+    for (t, token) in tokens.iter().enumerate() {
+        key[slot(past + t)] = *token as f32;
+    }
+    (0..past + tokens.len())
+        .map(|position| key[slot(position)] as u32)
+        .collect()
+}
