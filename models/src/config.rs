@@ -151,7 +151,7 @@ fn integer_range(range: &RangeInclusive<u64>) -> String {
 /// A value as it goes into a message: short, on one line.
 pub(crate) fn show(value: Option<&Value>) -> String {
     const LONGEST: usize = 80;
-    let Some(value) = value else {
+    let Some(value) = value.filter(|value| !value.is_null()) else {
         return "nothing".to_owned();
     };
     let text = value.to_string();
@@ -175,14 +175,5 @@ impl<'a> Config<'a> {
     /// Both sections, the language model's first.
     pub(crate) fn sections(&self) -> impl Iterator<Item = &Section<'a>> {
         std::iter::once(&self.text).chain(&self.outer)
-    }
-
-    pub(crate) fn flag(&self, key: &str) -> Result<Option<bool>, DescribeError> {
-        let mut found = None;
-        for section in self.sections() {
-            let flag = section.flag(key)?;
-            found = found.or(flag);
-        }
-        Ok(found)
     }
 }

@@ -1,14 +1,16 @@
 //! What the architectures here have in common: dimensions, plain attention, gated MLP, layer types, tying.
 
-use crate::config::Config;
-use crate::description::{Attention, Mlp, Rope, Weight};
+use crate::config::{Config, show};
+use crate::description::{Attention, Layer, Mlp, ModelDescription, MtpHead, Norm, Rope, Weight};
 use crate::error::DescribeError;
-use crate::tensors::Tensors;
+use crate::registry::Source;
+use crate::tensors::{Skip, Tensors};
+use crate::tokens::special_tokens;
 
 // Far above any model there is; they keep a hostile file from asking for absurd amounts of work.
 const MAX_LAYERS: u64 = 1024;
 const MAX_HEADS: u64 = 4096;
-const MAX_HEAD_DIM: u64 = 1 << 16;
+const MAX_HEAD_DIM: u64 = 1 << 12;
 const MAX_WIDTH: u64 = 1 << 24;
 /// Token ids and positions fit an `i32`.
 const MAX_TOKENS: u64 = 1 << 31;
@@ -132,7 +134,7 @@ pub(crate) fn layer_types(
             text.error_at(
                 &key,
                 format!("one of {}", known.join(", ")),
-                item.to_string(),
+                show(Some(item)),
             )
         })
     };
@@ -152,17 +154,58 @@ pub(crate) fn output(
     tied_by_default: bool,
 ) -> Result<Option<Weight>, DescribeError> {
     const NAME: &str = "lm_head.weight";
-    let mut tied = None;
+    let mut flags = Vec::new();
     for key in ["tie_word_embeddings", "tie_embedding"] {
-        let flag = config.flag(key)?;
-        tied = tied.or(flag);
+        for section in config.sections() {
+            flags.extend(section.flag(key)?);
+        }
     }
-    if tied.unwrap_or(tied_by_default) && !tensors.contains(NAME) {
+    let tied = if flags.is_empty() {
+        tied_by_default
+    } else {
+        flags.contains(&true)
+    };
+    if tied && !tensors.contains(NAME) {
         return Ok(None);
     }
     let note = "config.json: tie_word_embeddings does not let the embedding stand in for it";
     let shape = [dims.vocab_size, dims.hidden_size];
     Ok(Some(tensors.weight_because(NAME, &shape, note)))
+}
+
+/// The parts of a model around its dimensions.
+#[derive(Clone, Debug)]
+pub(crate) struct Body {
+    pub(crate) embedding: Weight,
+    pub(crate) layers: Vec<Layer>,
+    pub(crate) final_norm: Norm,
+    pub(crate) output: Option<Weight>,
+    pub(crate) mtp: Option<MtpHead>,
+}
+
+/// Puts a description together, unless a tensor did not fit.
+pub(crate) fn assemble(
+    source: &Source<'_>,
+    dims: &Dims,
+    body: Body,
+    tensors: Tensors<'_>,
+    skips: &[Skip],
+) -> Result<ModelDescription, DescribeError> {
+    let generation = source.checkpoint.generation_config.as_ref();
+    Ok(ModelDescription {
+        model_type: source.model_type.to_owned(),
+        architecture: source.architecture,
+        vocab_size: dims.vocab_size,
+        hidden_size: dims.hidden_size,
+        context_length: dims.context_length,
+        tokens: special_tokens(&source.config, generation, dims.vocab_size)?,
+        embedding: body.embedding,
+        layers: body.layers,
+        final_norm: body.final_norm,
+        output: body.output,
+        mtp: body.mtp,
+        skipped: tensors.finish(skips)?,
+    })
 }
 
 /// Names of the parts of plain attention.

@@ -27,7 +27,7 @@ pub struct CheckpointInfo {
 /// A whole language model: token embedding, layers, final norm, output projection and an optional drafting head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelDescription {
-    /// `model_type` of the checkpoint's `config.json`.
+    /// `model_type` of the language model in `config.json` (of `text_config`, where that holds it).
     pub model_type: String,
     /// Name of the registry entry that described it.
     pub architecture: &'static str,
@@ -35,7 +35,7 @@ pub struct ModelDescription {
     pub vocab_size: u64,
     /// Width of the residual stream.
     pub hidden_size: u64,
-    /// Longest sequence, in tokens, the positions were made for.
+    /// Longest sequence, in tokens, that `config.json` promises (`max_position_embeddings`).
     pub context_length: u64,
     /// Token ids with a role.
     pub tokens: SpecialTokens,
@@ -54,11 +54,14 @@ pub struct ModelDescription {
 }
 
 /// Token ids with a role; the ids are below `vocab_size`.
+///
+/// A role that `generation_config.json` fills is taken from there alone, as transformers does when it generates;
+/// any other comes from `config.json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpecialTokens {
     /// Beginning of text.
     pub bos: Option<u32>,
-    /// Every id that ends generation, in the order of the files, without repeats.
+    /// Every id that ends generation, in the order of the file, without repeats.
     pub eos: Vec<u32>,
     /// Padding.
     pub pad: Option<u32>,
@@ -303,6 +306,15 @@ impl Weight {
     }
 
     /// The rows of several weights below each other.
+    ///
+    /// ```
+    /// # use pawl_models::Weight;
+    /// let query = Weight::whole("q_proj.weight", [6, 4]);
+    /// let key = Weight::whole("k_proj.weight", [2, 4]);
+    /// let both = Weight::concat(&[&query, &key])?;
+    /// assert_eq!(both.shape, [8, 4]);
+    /// # Ok::<(), pawl_models::DescribeError>(())
+    /// ```
     ///
     /// # Errors
     /// [`DescribeError::Concat`] if the list is empty, or the weights differ in trailing axes or transform.

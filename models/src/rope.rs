@@ -73,11 +73,7 @@ pub(crate) fn rope(
             } else {
                 "type"
             };
-            return Err(refuse(
-                rope.path(key),
-                "one of default, linear, llama3, yarn",
-                format!("\"{other}\""),
-            ));
+            return Err(refuse(rope.path(key), KNOWN, format!("\"{other}\"")));
         }
     };
     let finite = scaled.frequencies.iter().all(|f| f.is_finite()) && scaled.factor.is_finite();
@@ -95,6 +91,8 @@ pub(crate) fn rope(
     })
 }
 
+const KNOWN: &str = "one of default, linear, llama3, yarn";
+
 fn rope_type<'a>(settings: &Settings<'a>) -> Result<&'a str, DescribeError> {
     let Some(rope) = &settings.rope else {
         return Ok("default");
@@ -103,6 +101,9 @@ fn rope_type<'a>(settings: &Settings<'a>) -> Result<&'a str, DescribeError> {
         Some(name) => Some(name),
         None => rope.text("type")?,
     };
+    if name.is_none() && rope.get("factor").is_some() {
+        return Err(rope.error("rope_type", KNOWN));
+    }
     Ok(name.unwrap_or("default"))
 }
 
@@ -127,15 +128,12 @@ fn rotary_dim(
         (None, None) => 1.0,
     };
     let dim = truncate(head_dim as f64 * factor);
-    if factor > 1.0 || dim == 0 || !dim.is_multiple_of(2) {
-        return Err(section.error(
-            KEY,
-            format!(
-                "a factor up to 1 that turns an even number of the {head_dim} elements of a head"
-            ),
-        ));
+    if factor <= 1.0 && dim > 0 && dim.is_multiple_of(2) {
+        return Ok(dim);
     }
-    Ok(dim)
+    let expected =
+        format!("a factor up to 1 that turns an even number of the {head_dim} elements of a head");
+    Err(section.error_at(KEY, expected, factor.to_string()))
 }
 
 #[expect(

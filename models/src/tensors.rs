@@ -91,7 +91,7 @@ impl<'a> Tensors<'a> {
         [half(0), half(1)]
     }
 
-    pub(crate) fn norm(&mut self, name: String, width: u64, epsilon: f32) -> Norm {
+    pub(crate) fn norm(&mut self, name: impl Into<String>, width: u64, epsilon: f32) -> Norm {
         Norm {
             weight: self.weight(name, &[width]),
             epsilon,
@@ -99,7 +99,12 @@ impl<'a> Tensors<'a> {
     }
 
     /// A norm stored as its distance from 1.
-    pub(crate) fn offset_norm(&mut self, name: String, width: u64, epsilon: f32) -> Norm {
+    pub(crate) fn offset_norm(
+        &mut self,
+        name: impl Into<String>,
+        width: u64,
+        epsilon: f32,
+    ) -> Norm {
         let mut norm = self.norm(name, width, epsilon);
         norm.weight.transform = Transform::AddOne;
         norm

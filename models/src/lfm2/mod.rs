@@ -1,8 +1,11 @@
 //! LFM2: gated short convolutions, with attention in some layers.
 
+use std::collections::BTreeSet;
+
 use crate::config::Config;
 use crate::decoder::{
-    AttentionNames, Dims, PlainAttention, epsilon, kernel, layer_types, mlp, output, width,
+    AttentionNames, Body, Dims, PlainAttention, assemble, epsilon, kernel, layer_types, mlp,
+    output, width,
 };
 use crate::description::{Layer, Mixer, ModelDescription, ShortConv};
 use crate::error::DescribeError;
@@ -10,7 +13,6 @@ use crate::refuse::{self, Rule};
 use crate::registry::{Architecture, Source};
 use crate::rope::{RopeDefaults, rope};
 use crate::tensors::Tensors;
-use crate::tokens::special_tokens;
 
 pub(crate) const ARCHITECTURE: Architecture = Architecture {
     name: "lfm2",
@@ -50,41 +52,25 @@ fn describe(source: &Source<'_>) -> Result<ModelDescription, DescribeError> {
     let kinds = kinds(config, &dims)?;
     let mut tensors = Tensors::new(&source.checkpoint.tensors);
     let plan = plan(config, dims, &tensors)?;
-    let epsilon = plan.attention.epsilon;
-    let tokens = special_tokens(
-        config,
-        source.checkpoint.generation_config.as_ref(),
-        dims.vocab_size,
-    )?;
-    let embedding = tensors.weight(
-        "model.embed_tokens.weight",
-        &[dims.vocab_size, dims.hidden_size],
-    );
-    let layers = kinds
-        .iter()
-        .enumerate()
-        .map(|(i, kind)| plan.layer(&mut tensors, i, kind))
-        .collect();
-    let final_norm = tensors.norm(
-        "model.embedding_norm.weight".to_owned(),
-        dims.hidden_size,
-        epsilon,
-    );
-    let output = output(config, &mut tensors, &dims, true)?;
-    Ok(ModelDescription {
-        model_type: source.model_type.to_owned(),
-        architecture: source.architecture,
-        vocab_size: dims.vocab_size,
-        hidden_size: dims.hidden_size,
-        context_length: dims.context_length,
-        tokens,
-        embedding,
-        layers,
-        final_norm,
-        output,
+    let body = Body {
+        embedding: tensors.weight(
+            "model.embed_tokens.weight",
+            &[dims.vocab_size, dims.hidden_size],
+        ),
+        layers: kinds
+            .iter()
+            .enumerate()
+            .map(|(i, kind)| plan.layer(&mut tensors, i, kind))
+            .collect(),
+        final_norm: tensors.norm(
+            "model.embedding_norm.weight",
+            dims.hidden_size,
+            plan.attention.epsilon,
+        ),
+        output: output(config, &mut tensors, &dims, true)?,
         mtp: None,
-        skipped: tensors.finish(&[])?,
-    })
+    };
+    assemble(source, &dims, body, tensors, &[])
 }
 
 fn plan(config: &Config<'_>, dims: Dims, tensors: &Tensors<'_>) -> Result<Plan, DescribeError> {
@@ -168,7 +154,7 @@ fn kinds(config: &Config<'_>, dims: &Dims) -> Result<Vec<&'static str>, Describe
                 .filter(|i| *i < dims.layers)
                 .ok_or_else(expected)
         })
-        .collect::<Result<Vec<u64>, _>>()?;
+        .collect::<Result<BTreeSet<u64>, _>>()?;
     let kind = |i: u64| {
         if attention.contains(&i) {
             ATTENTION
@@ -188,15 +174,12 @@ fn intermediate(config: &Config<'_>, tensors: &Tensors<'_>) -> Result<u64, Descr
         "intermediate_size"
     };
     let declared = width(config, key)?;
+    let adjusts = text.flag("block_auto_adjust_ff_dim")?.unwrap_or(true);
     let held = tensors.shape("model.layers.0.feed_forward.w1.weight");
-    if held.and_then(<[u64]>::first) == Some(&declared) {
+    if !adjusts || held.and_then(<[u64]>::first) == Some(&declared) {
         return Ok(declared);
     }
-    if text.flag("block_auto_adjust_ff_dim")?.unwrap_or(true) {
-        adjusted(config, declared)
-    } else {
-        Ok(declared)
-    }
+    adjusted(config, declared)
 }
 
 /// Two thirds of the declared width, times a factor, rounded up to a multiple.

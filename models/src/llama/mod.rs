@@ -1,7 +1,8 @@
 //! Llama, and the skeleton it shares with its relatives: attention and a gated MLP in every layer.
 
 use crate::decoder::{
-    AttentionNames, Dims, MLP_NAMES, PlainAttention, epsilon, mlp, output, width,
+    AttentionNames, Body, Dims, MLP_NAMES, PlainAttention, assemble, epsilon, layer_types, mlp,
+    output, width,
 };
 use crate::description::{Layer, Mixer, ModelDescription};
 use crate::error::DescribeError;
@@ -9,13 +10,15 @@ use crate::refuse::{self, Rule};
 use crate::registry::{Architecture, Source};
 use crate::rope::{RopeDefaults, rope};
 use crate::tensors::Tensors;
-use crate::tokens::special_tokens;
 
 pub(crate) const ARCHITECTURE: Architecture = Architecture {
     name: "llama",
     model_types: &["llama"],
     describe,
 };
+
+/// The only layer type of this family.
+pub(crate) const ATTENTION: &str = "full_attention";
 
 const RULES: &[Rule] = &[
     Rule::off("sliding_window"),
@@ -38,6 +41,7 @@ fn describe(source: &Source<'_>) -> Result<ModelDescription, DescribeError> {
         output: "o_proj",
     };
     let dims = Dims::read(config)?;
+    layer_types(config, dims.layers, &[ATTENTION])?;
     let head_dim = dims.head_dim(config, |_| false, None)?;
     describe_with(source, dims, head_dim, names)
 }
@@ -59,35 +63,20 @@ pub(crate) fn describe_with(
         names,
     };
     let intermediate = width(config, "intermediate_size")?;
-    let tokens = special_tokens(
-        config,
-        source.checkpoint.generation_config.as_ref(),
-        dims.vocab_size,
-    )?;
     let mut tensors = Tensors::new(&source.checkpoint.tensors);
-    let embedding = tensors.weight(
-        "model.embed_tokens.weight",
-        &[dims.vocab_size, dims.hidden_size],
-    );
-    let layers = (0..dims.layers)
-        .map(|i| layer(&mut tensors, &attention, i, intermediate))
-        .collect();
-    let final_norm = tensors.norm("model.norm.weight".to_owned(), dims.hidden_size, epsilon);
-    let output = output(config, &mut tensors, &dims, false)?;
-    Ok(ModelDescription {
-        model_type: source.model_type.to_owned(),
-        architecture: source.architecture,
-        vocab_size: dims.vocab_size,
-        hidden_size: dims.hidden_size,
-        context_length: dims.context_length,
-        tokens,
-        embedding,
-        layers,
-        final_norm,
-        output,
+    let body = Body {
+        embedding: tensors.weight(
+            "model.embed_tokens.weight",
+            &[dims.vocab_size, dims.hidden_size],
+        ),
+        layers: (0..dims.layers)
+            .map(|i| layer(&mut tensors, &attention, i, intermediate))
+            .collect(),
+        final_norm: tensors.norm("model.norm.weight", dims.hidden_size, epsilon),
+        output: output(config, &mut tensors, &dims, false)?,
         mtp: None,
-        skipped: tensors.finish(&[])?,
-    })
+    };
+    assemble(source, &dims, body, tensors, &[])
 }
 
 fn layer(
@@ -99,7 +88,7 @@ fn layer(
     let at = format!("model.layers.{index}.");
     let hidden = attention.dims.hidden_size;
     Layer {
-        kind: "full_attention",
+        kind: ATTENTION,
         mixer_norm: tensors.norm(
             format!("{at}input_layernorm.weight"),
             hidden,

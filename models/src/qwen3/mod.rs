@@ -4,7 +4,7 @@ use crate::config::Config;
 use crate::decoder::{AttentionNames, Dims, layer_types};
 use crate::description::ModelDescription;
 use crate::error::DescribeError;
-use crate::llama::describe_with;
+use crate::llama::{ATTENTION, describe_with};
 use crate::refuse::{self, Rule};
 use crate::registry::{Architecture, Source};
 
@@ -41,7 +41,7 @@ fn describe(source: &Source<'_>) -> Result<ModelDescription, DescribeError> {
 
 /// A window may be declared as long as no layer uses it.
 fn refuse_sliding_window(config: &Config<'_>, dims: &Dims) -> Result<(), DescribeError> {
-    if layer_types(config, dims.layers, &["full_attention"])?.is_some() {
+    if layer_types(config, dims.layers, &[ATTENTION])?.is_some() {
         return Ok(());
     }
     let text = &config.text;

@@ -8,13 +8,12 @@ mod gated_delta;
 mod mtp;
 
 use crate::config::Config;
-use crate::decoder::{Dims, MLP_NAMES, epsilon, layer_types, mlp, output, width};
-use crate::description::{Layer, Mixer, ModelDescription};
+use crate::decoder::{Body, Dims, MLP_NAMES, assemble, epsilon, layer_types, mlp, output, width};
+use crate::description::{Layer, Mixer, ModelDescription, Norm};
 use crate::error::DescribeError;
 use crate::refuse::{self, Rule};
 use crate::registry::{Architecture, Source};
 use crate::tensors::{Skip, Tensors};
-use crate::tokens::special_tokens;
 
 use attention::GatedAttention;
 use gated_delta::DeltaDims;
@@ -67,64 +66,56 @@ struct Plan {
 }
 
 fn describe(source: &Source<'_>) -> Result<ModelDescription, DescribeError> {
-    let (config, model_type) = language_model(source)?;
-    refuse::check(&config, &[refuse::COMMON, RULES])?;
-    let dims = Dims::read(&config)?;
-    let kinds = kinds(&config, &dims)?;
+    let source = &language_model(source)?;
+    let config = &source.config;
+    refuse::check(config, &[refuse::COMMON, RULES])?;
+    let dims = Dims::read(config)?;
+    let kinds = kinds(config, &dims)?;
     let mut tensors = Tensors::new(&source.checkpoint.tensors);
-    let prefix = prefix(&config, &tensors);
-    let first_attention = kinds.iter().position(|kind| *kind == ATTENTION);
-    let plan = Plan {
-        dims,
-        epsilon: epsilon(&config, "rms_norm_eps", 1e-6)?,
-        intermediate: width(&config, "intermediate_size")?,
-        attention: GatedAttention::read(&config, dims, |head_dim| {
-            let layer = first_attention.unwrap_or(0);
-            let name = format!("{prefix}layers.{layer}.self_attn.q_norm.weight");
-            tensors.shape(&name) == Some(&[head_dim])
-        })?,
-        delta: if kinds.contains(&LINEAR) {
-            Some(DeltaDims::read(&config)?)
-        } else {
-            None
-        },
+    let prefix = prefix(config, &tensors);
+    let plan = Plan::read(config, dims, &kinds, |layer, head_dim| {
+        let name = format!("{prefix}layers.{layer}.self_attn.q_norm.weight");
+        tensors.shape(&name) == Some(&[head_dim])
+    })?;
+    let has_head = mtp::declared(config)?;
+    let body = Body {
+        embedding: tensors.weight(
+            format!("{prefix}embed_tokens.weight"),
+            &[dims.vocab_size, dims.hidden_size],
+        ),
+        layers: kinds
+            .iter()
+            .enumerate()
+            .map(|(i, kind)| plan.layer(&mut tensors, &format!("{prefix}layers.{i}."), kind))
+            .collect(),
+        final_norm: plan.norm(&mut tensors, format!("{prefix}norm.weight")),
+        output: output(config, &mut tensors, &dims, false)?,
+        mtp: has_head.then(|| mtp::describe(&plan, &mut tensors)),
     };
-    let has_head = mtp::declared(&config)?;
-    let tokens = special_tokens(
-        &config,
-        source.checkpoint.generation_config.as_ref(),
-        dims.vocab_size,
-    )?;
-    let embedding = tensors.weight(
-        format!("{prefix}embed_tokens.weight"),
-        &[dims.vocab_size, dims.hidden_size],
-    );
-    let layers = kinds
-        .iter()
-        .enumerate()
-        .map(|(i, kind)| plan.layer(&mut tensors, &format!("{prefix}layers.{i}."), kind))
-        .collect();
-    let final_norm = plan.norm(&mut tensors, format!("{prefix}norm.weight"));
-    let output = output(&config, &mut tensors, &dims, false)?;
-    let mtp = has_head.then(|| mtp::describe(&plan, &mut tensors));
-    Ok(ModelDescription {
-        model_type: model_type.to_owned(),
-        architecture: source.architecture,
-        vocab_size: dims.vocab_size,
-        hidden_size: dims.hidden_size,
-        context_length: dims.context_length,
-        tokens,
-        embedding,
-        layers,
-        final_norm,
-        output,
-        mtp,
-        skipped: tensors.finish(SKIPS)?,
-    })
+    assemble(source, &dims, body, tensors, SKIPS)
 }
 
 impl Plan {
-    fn norm(&self, tensors: &mut Tensors<'_>, name: String) -> crate::description::Norm {
+    /// `head_fits` says whether the heads of a layer have that many elements in the checkpoint.
+    fn read(
+        config: &Config<'_>,
+        dims: Dims,
+        kinds: &[&str],
+        head_fits: impl Fn(usize, u64) -> bool,
+    ) -> Result<Self, DescribeError> {
+        let first = kinds.iter().position(|kind| *kind == ATTENTION);
+        let fits = |head_dim| head_fits(first.unwrap_or(0), head_dim);
+        let delta = kinds.contains(&LINEAR).then(|| DeltaDims::read(config));
+        Ok(Self {
+            dims,
+            epsilon: epsilon(config, "rms_norm_eps", 1e-6)?,
+            intermediate: width(config, "intermediate_size")?,
+            attention: GatedAttention::read(config, dims, fits)?,
+            delta: delta.transpose()?,
+        })
+    }
+
+    fn norm(&self, tensors: &mut Tensors<'_>, name: String) -> Norm {
         tensors.offset_norm(name, self.dims.hidden_size, self.epsilon)
     }
 
@@ -158,11 +149,11 @@ impl Plan {
     }
 }
 
-/// The settings of the language model, and its model type.
-fn language_model<'a>(source: &Source<'a>) -> Result<(Config<'a>, &'a str), DescribeError> {
+/// The same checkpoint with the settings of the language model alone.
+fn language_model<'a>(source: &Source<'a>) -> Result<Source<'a>, DescribeError> {
     const KEY: &str = "text_config";
     if source.model_type == TEXT {
-        return Ok((source.config.clone(), source.model_type));
+        return Ok(source.clone());
     }
     let outer = source.config.text.clone();
     let text = outer
@@ -172,11 +163,14 @@ fn language_model<'a>(source: &Source<'a>) -> Result<(Config<'a>, &'a str), Desc
     if model_type != TEXT {
         return Err(text.error("model_type", format!("{TEXT:?}")));
     }
-    let config = Config {
-        text,
-        outer: Some(outer),
-    };
-    Ok((config, model_type))
+    Ok(Source {
+        model_type,
+        config: Config {
+            text,
+            outer: Some(outer),
+        },
+        ..source.clone()
+    })
 }
 
 /// How names of the language model start: what the checkpoint holds decides.
