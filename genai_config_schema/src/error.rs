@@ -134,15 +134,6 @@ pub struct ConfigErrors {
 }
 
 impl ConfigErrors {
-    /// `Ok` when nothing is wrong.
-    pub(crate) fn check(errors: Vec<ConfigError>) -> Result<(), Self> {
-        if errors.is_empty() {
-            Ok(())
-        } else {
-            Err(Self { file: None, errors })
-        }
-    }
-
     /// The codes, in order.
     pub fn codes(&self) -> impl Iterator<Item = ConfigCode> + '_ {
         self.errors.iter().map(|error| error.code)

@@ -2,7 +2,7 @@
 
 use crate::template::expand;
 use crate::{
-    CheckpointAlignment, CheckpointForm, ConfigCode, ConfigError, ConfigErrors, Decoder,
+    Binding, CheckpointAlignment, CheckpointForm, ConfigCode, ConfigError, ConfigErrors, Decoder,
     GenaiConfig, StateGroup, StateKind, StateLayout, StateOperator,
 };
 
@@ -124,69 +124,70 @@ impl GenaiConfig {
 }
 
 /// Resolves a decoder whose groups have been checked.
-pub(crate) fn resolve(decoder: &Decoder) -> Manifest {
-    let spelling = Spelling::of(decoder);
-    let mut paged: Option<PagedGroup> = None;
-    let mut fixed = Vec::new();
-    for group in &decoder.state_groups {
-        if group.kind == StateKind::PagedKv {
-            paged
-                .get_or_insert(PagedGroup { layers: Vec::new() })
-                .layers
-                .extend(paged_layers(decoder, group));
-        } else {
-            fixed.extend(fixed_tensors(decoder, group));
-        }
-    }
+fn resolve(decoder: &Decoder) -> Manifest {
+    let groups = || decoder.state_groups.iter();
+    let layers: Vec<_> = groups()
+        .flat_map(|group| paged_layers(decoder, group))
+        .collect();
     Manifest {
-        spelling,
-        paged,
-        fixed,
+        spelling: Spelling::of(decoder),
+        paged: (!layers.is_empty()).then_some(PagedGroup { layers }),
+        fixed: groups()
+            .flat_map(|group| fixed_tensors(decoder, group))
+            .collect(),
         captures_in_mixed_steps: decoder.captures_in_mixed_steps.unwrap_or(false),
     }
 }
 
-fn paged_layers(decoder: &Decoder, group: &StateGroup) -> Vec<PagedLayer> {
-    let bindings = group.bindings.as_ref();
-    let key = bindings.and_then(|bindings| bindings.key.as_ref());
-    let value = bindings.and_then(|bindings| bindings.value.as_ref());
-    let (inputs, outputs) = (&decoder.inputs, &decoder.outputs);
-    let pick = |bound: Option<&String>, named: &Option<String>, default: &str| {
-        bound
-            .or(named.as_ref())
-            .map_or_else(|| default.to_owned(), Clone::clone)
+/// The tensors of a paged group; none for another group or one that does not name them.
+pub(crate) fn paged_layers(decoder: &Decoder, group: &StateGroup) -> Vec<PagedLayer> {
+    let named = match (group.kind, Spelling::of(decoder)) {
+        (StateKind::PagedKv, Spelling::Pawl) => pawl_paged(group),
+        (StateKind::PagedKv, Spelling::Genai018) => Some(genai_paged(decoder)),
+        _ => None,
     };
-    let key_input = pick(
-        key.map(|b| &b.input),
-        &inputs.past_key_names,
-        "past_key_values.%d.key",
-    );
-    let key_output = pick(
-        key.map(|b| &b.output),
-        &outputs.present_key_names,
-        "present.%d.key",
-    );
-    let value_input = pick(
-        value.map(|b| &b.input),
-        &inputs.past_value_names,
-        "past_key_values.%d.value",
-    );
-    let value_output = pick(
-        value.map(|b| &b.output),
-        &outputs.present_value_names,
-        "present.%d.value",
-    );
+    let Some((key, value)) = named else {
+        return Vec::new();
+    };
     let layer = |&layer: &u32| PagedLayer {
         layer,
-        key_input: expand(&key_input, layer),
-        key_output: expand(&key_output, layer),
-        value_input: expand(&value_input, layer),
-        value_output: expand(&value_output, layer),
+        key_input: expand(&key.input, layer),
+        key_output: expand(&key.output, layer),
+        value_input: expand(&value.input, layer),
+        value_output: expand(&value.output, layer),
     };
     group.layer_ids.iter().map(layer).collect()
 }
 
-/// A fixed group without its layers: names are templates.
+fn pawl_paged(group: &StateGroup) -> Option<(Binding, Binding)> {
+    let bindings = group.bindings.as_ref()?;
+    bindings.key.clone().zip(bindings.value.clone())
+}
+
+/// `named`, or what onnxruntime-genai takes where the key is absent.
+fn or_default(named: &Option<String>, default: &str) -> String {
+    named.clone().unwrap_or_else(|| default.to_owned())
+}
+
+fn genai_paged(decoder: &Decoder) -> (Binding, Binding) {
+    let (inputs, outputs) = (&decoder.inputs, &decoder.outputs);
+    let binding = |input, output| Binding {
+        input,
+        output,
+        checkpoints: None,
+    };
+    let key = binding(
+        or_default(&inputs.past_key_names, "past_key_values.%d.key"),
+        or_default(&outputs.present_key_names, "present.%d.key"),
+    );
+    let value = binding(
+        or_default(&inputs.past_value_names, "past_key_values.%d.value"),
+        or_default(&outputs.present_value_names, "present.%d.value"),
+    );
+    (key, value)
+}
+
+/// A fixed group before its layer ids are filled in: names are templates.
 struct FixedTemplate {
     operator: StateOperator,
     input: String,
@@ -195,11 +196,11 @@ struct FixedTemplate {
     key_heads: Option<u32>,
 }
 
-fn fixed_tensors(decoder: &Decoder, group: &StateGroup) -> Vec<FixedTensor> {
-    let template = match group.kind {
-        StateKind::PagedKv => return Vec::new(),
-        StateKind::Fixed => pawl_template(group),
-        StateKind::FixedConv | StateKind::FixedRecurrent => Some(genai_template(decoder, group)),
+/// The tensors of a fixed group; none for another group or one that does not name them.
+pub(crate) fn fixed_tensors(decoder: &Decoder, group: &StateGroup) -> Vec<FixedTensor> {
+    let template = match Spelling::of(decoder) {
+        Spelling::Pawl => pawl_fixed(group),
+        Spelling::Genai018 => genai_fixed(decoder, group),
     };
     let Some(template) = template else {
         return Vec::new();
@@ -223,15 +224,17 @@ fn fixed_tensors(decoder: &Decoder, group: &StateGroup) -> Vec<FixedTensor> {
     group.layer_ids.iter().map(tensor).collect()
 }
 
-/// `None` for a group without operator or state, which validation refuses.
-fn pawl_template(group: &StateGroup) -> Option<FixedTemplate> {
+fn pawl_fixed(group: &StateGroup) -> Option<FixedTemplate> {
+    if group.kind != StateKind::Fixed {
+        return None;
+    }
     let state = group.bindings.as_ref()?.state.as_ref()?;
-    let count = group.checkpoint_count.unwrap_or(0);
+    let count = group.checkpoint_count.filter(|&count| count > 0);
     let checkpoints = state
         .checkpoints
         .as_ref()
-        .filter(|_| count > 0)
-        .map(|output| Checkpoints {
+        .zip(count)
+        .map(|(output, count)| Checkpoints {
             output: output.clone(),
             count,
             form: group.checkpoint_form.unwrap_or(CheckpointForm::Update),
@@ -248,51 +251,48 @@ fn pawl_template(group: &StateGroup) -> Option<FixedTemplate> {
     })
 }
 
-fn genai_template(decoder: &Decoder, group: &StateGroup) -> FixedTemplate {
+fn genai_fixed(decoder: &Decoder, group: &StateGroup) -> Option<FixedTemplate> {
     let (inputs, outputs) = (&decoder.inputs, &decoder.outputs);
-    let named =
-        |name: &Option<String>, default: &str| name.clone().unwrap_or_else(|| default.to_owned());
-    let (operator, input, output, update) = if group.kind == StateKind::FixedConv {
-        (
+    let (operator, input, output, update) = match group.kind {
+        StateKind::FixedConv => (
             StateOperator::CausalConv,
-            named(&inputs.past_conv_names, "past_key_values.%d.conv_state"),
-            named(&outputs.present_conv_names, "present.%d.conv_state"),
-            named(
+            or_default(&inputs.past_conv_names, "past_key_values.%d.conv_state"),
+            or_default(&outputs.present_conv_names, "present.%d.conv_state"),
+            or_default(
                 &outputs.state_update_conv_value_names,
                 "state_update.%d.conv_value",
             ),
-        )
-    } else {
-        (
+        ),
+        StateKind::FixedRecurrent => (
             StateOperator::GatedDeltaNet,
-            named(
+            or_default(
                 &inputs.past_recurrent_names,
                 "past_key_values.%d.recurrent_state",
             ),
-            named(
+            or_default(
                 &outputs.present_recurrent_names,
                 "present.%d.recurrent_state",
             ),
-            named(
+            or_default(
                 &outputs.state_update_recurrent_capsule_names,
                 "state_update.%d.recurrent_capsule",
             ),
-        )
+        ),
+        StateKind::PagedKv | StateKind::Fixed => return None,
     };
     let declared = group.state_update.as_ref();
-    let checkpoints = declared
-        .filter(|declared| declared.enabled.unwrap_or(true))
-        .map(|declared| Checkpoints {
-            output: update,
-            count: declared.capacity,
-            form: CheckpointForm::Update,
-            alignment: CheckpointAlignment::Left,
-        });
-    FixedTemplate {
+    let enabled = declared.filter(|declared| declared.enabled.unwrap_or(true));
+    let checkpoints = enabled.map(|declared| Checkpoints {
+        output: update,
+        count: declared.capacity,
+        form: CheckpointForm::Update,
+        alignment: CheckpointAlignment::Left,
+    });
+    Some(FixedTemplate {
         operator,
         input,
         output,
         checkpoints,
         key_heads: declared.and_then(|declared| declared.key_head_count),
-    }
+    })
 }

@@ -1,20 +1,30 @@
-//! Reading and writing.
+//! Reading, writing and overlays.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
-use crate::{ConfigCode, ConfigError, ConfigErrors, GenaiConfig};
+use serde_json::Value;
+
+use crate::parse::{MAX_BYTES, parse};
+use crate::report::Report;
+use crate::{ConfigCode, ConfigErrors, GenaiConfig, check, overlay, rules};
 
 impl GenaiConfig {
     /// Reads a file's text.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with it, each with its JSON path.
+    /// Everything that is wrong with it, each with its JSON path: up to [`MAX_ERRORS`] entries.
+    /// Text longer than [`MAX_BYTES`] or nested deeper than [`MAX_DEPTH`] is not looked into
+    /// further, nor is text that is not JSON.
+    ///
+    /// [`MAX_ERRORS`]: crate::MAX_ERRORS
+    /// [`MAX_DEPTH`]: crate::MAX_DEPTH
     pub fn from_json(text: &str) -> Result<Self, ConfigErrors> {
-        let config: Self = serde_json::from_str(text)
-            .map_err(|error| ConfigError::new(ConfigCode::NotJson, "", error.to_string()))?;
-        config.validate()?;
-        Ok(config)
+        let mut report = Report::default();
+        let config = parse(text, &mut report).map(|value| accept(value, &mut report));
+        report.finish(config)
     }
 
     /// Reads a file.
@@ -23,21 +33,22 @@ impl GenaiConfig {
     ///
     /// As [`from_json`](Self::from_json), and `unreadable`; the errors name the file.
     pub fn read(path: &Path) -> Result<Self, ConfigErrors> {
-        let read = || {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| ConfigError::new(ConfigCode::Unreadable, "", error.to_string()))?;
-            Self::from_json(&text)
-        };
-        read().map_err(|errors: ConfigErrors| ConfigErrors {
-            file: Some(path.to_owned()),
-            ..errors
-        })
+        let text = text_of(path).map_err(|error| {
+            let mut report = Report::default();
+            report.damage(ConfigCode::Unreadable, "", error.to_string());
+            report.errors()
+        });
+        text.and_then(|text| Self::from_json(&text))
+            .map_err(|errors| ConfigErrors {
+                file: Some(path.to_owned()),
+                ..errors
+            })
     }
 
     /// The file's text: pretty, keys in the format's order, absent keys left out.
     #[must_use]
     pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).unwrap_or_default()
+        format!("{:#}\n", self.to_value())
     }
 
     /// Checks a value as if it had been read.
@@ -46,6 +57,63 @@ impl GenaiConfig {
     ///
     /// Everything that is wrong with it, each with its JSON path.
     pub fn validate(&self) -> Result<(), ConfigErrors> {
-        ConfigErrors::check(Vec::new())
+        let mut report = Report::default();
+        accept(self.to_value(), &mut report);
+        report.finish(Some(()))
     }
+
+    /// A copy with the keys of `text`, a part of a file, laid over this one. Objects merge key by
+    /// key, entries of `provider_options` merge by provider name, other lists append, everything
+    /// else is replaced.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with the overlay or, when nothing is, with the result; nothing
+    /// changes then.
+    pub fn with_overlay(&self, text: &str) -> Result<Self, ConfigErrors> {
+        let mut report = Report::default();
+        let overlay = parse(text, &mut report).map(|mut value| {
+            check::check(&mut value, true, &mut report);
+            value
+        });
+        let overlay = report.finish(overlay)?;
+        let mut merged = self.to_value();
+        overlay::merge(&mut merged, overlay);
+        let mut report = Report::default();
+        let config = accept(merged, &mut report);
+        report.finish(Some(config))
+    }
+
+    fn to_value(&self) -> Value {
+        // Keys are strings and numbers are plain, the only things that serialising could refuse.
+        serde_json::to_value(self).unwrap_or_default()
+    }
+}
+
+/// Checks a whole file's value; what cannot be used reads as absent.
+fn accept(mut value: Value, report: &mut Report) -> GenaiConfig {
+    if !check::check(&mut value, false, report) {
+        return GenaiConfig::default();
+    }
+    let config = serde_json::from_value(value).unwrap_or_else(|error| {
+        report.damage(ConfigCode::WrongType, "", error.to_string());
+        GenaiConfig::default()
+    });
+    rules::check(&config, report);
+    config
+}
+
+/// The text of a regular file, one byte more than is accepted at most.
+fn text_of(path: &Path) -> io::Result<String> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let most = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > MAX_BYTES {
+        // Cutting may have split a character; the length alone decides.
+        return Ok(String::from_utf8_lossy(&bytes).into_owned());
+    }
+    String::from_utf8(bytes).map_err(io::Error::other)
 }

@@ -32,6 +32,10 @@ pub enum GraphOptimizationLevel {
 /// `session_options`: the settings of one session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(extend(
+    "patternProperties" = {"\\.": {"type": "string"}},
+    "additionalProperties" = false,
+))]
 pub struct SessionOptions {
     /// Threads inside an operator; 0 lets ONNX Runtime choose.
     #[serde(skip_serializing_if = "Omit::omit")]

@@ -35,7 +35,10 @@ wire! {
         #[schemars(range(min = 1), extend("x-code" = "C26"))]
         pub key_head_count: Option<u32>,
         /// Layers, each below `num_hidden_layers`, no repeats.
-        #[schemars(length(min = 1), extend("x-code" = "C6"))]
+        #[schemars(length(min = 1), extend(
+            "x-code" = "C6",
+            "items" = {"type": "integer", "format": "uint32", "minimum": 0, "x-code": "C7"},
+        ))]
         pub layer_ids: Vec<u32>,
         /// How a `fixed` state meets the pool; absent means `rows`.
         pub state_layout: Option<StateLayout>,
@@ -78,7 +81,12 @@ wire! {
     }
 
     /// `state_update`: transitions captured by a fixed group (genai-0.18 spelling).
-    #[schemars(extend("required" = ["capacity"]))]
+    #[schemars(extend(
+        "required" = ["capacity"],
+        "x-retired" = [
+            "kind", "capture_count", "active", "value", "decay", "key", "delta", "capsule",
+        ],
+    ))]
     pub struct StateUpdate {
         /// Transitions per step.
         #[schemars(range(min = 1, max = 8), extend("x-code" = "C20"))]
