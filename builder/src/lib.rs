@@ -1,25 +1,29 @@
 //! From a Hugging Face checkpoint to ONNX with separate checkpoint outputs.
 
 mod blocks;
+mod build_request;
 mod checkpoints;
-#[allow(dead_code, reason = "used by the build")]
 mod config;
-#[allow(dead_code, reason = "used by the build")]
 mod decoder;
-#[allow(dead_code, reason = "shorthands of parts that follow")]
 mod error;
 mod graph;
 mod inputs;
 mod mtp;
 mod names;
+mod onnx;
 mod ops;
 mod options;
 mod plan;
+mod report;
 mod rope;
+mod source;
+mod stage;
 mod symbols;
 mod target;
 
+pub use build_request::{BuildRequest, Progress, StagedExport, build};
 pub use error::BuildError;
 pub use options::{
     BuildOptions, CheckpointOption, Dtype, OptionsError, Spelling, Target, UnknownValue,
 };
+pub use report::{BuildReport, EffectiveOptions, ReportedFile, SkippedTensors};

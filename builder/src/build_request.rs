@@ -1,0 +1,161 @@
+//! One build, from a checkpoint folder to a staged export.
+
+use std::path::PathBuf;
+
+use pawl_models::{Layer, Mixer, ModelDescription, Skipped};
+
+use crate::error::BuildError;
+use crate::graph::ir::Graph;
+use crate::onnx::export::{Export, Written};
+use crate::options::{BuildOptions, CheckpointOption};
+use crate::report::{BuildReport, EffectiveOptions, SkippedTensors};
+use crate::source::Checkpoint;
+use crate::stage::Stage;
+
+/// What to build, from what, to where.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BuildRequest {
+    /// Folder of the checkpoint, in the layout of Hugging Face.
+    pub input: PathBuf,
+    /// Folder to make.
+    pub output: PathBuf,
+    /// How.
+    pub options: BuildOptions,
+}
+
+impl BuildRequest {
+    /// A request to build `output` from `input`.
+    #[must_use]
+    pub fn new(
+        input: impl Into<PathBuf>,
+        output: impl Into<PathBuf>,
+        options: BuildOptions,
+    ) -> Self {
+        Self {
+            input: input.into(),
+            output: output.into(),
+            options,
+        }
+    }
+}
+
+/// Told how far a build has come, in bytes of weights. `()` ignores it.
+pub trait Progress {
+    /// Writing begins; `total` bytes will be written.
+    fn begin(&mut self, total: u64);
+    /// `bytes` more have been written to `file`.
+    fn advance(&mut self, file: &str, bytes: u64);
+}
+
+impl Progress for () {
+    fn begin(&mut self, _: u64) {}
+    fn advance(&mut self, _: &str, _: u64) {}
+}
+
+/// A complete export that is not at its destination yet. Dropping it removes it.
+#[derive(Debug)]
+#[must_use = "an export that is not published is removed"]
+pub struct StagedExport {
+    stage: Stage,
+    report: BuildReport,
+}
+
+impl StagedExport {
+    /// Where the export lies until it is published: a folder that can be loaded.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.stage.path()
+    }
+
+    /// What was built.
+    #[must_use]
+    pub fn report(&self) -> &BuildReport {
+        &self.report
+    }
+
+    /// Moves the export to its destination, replacing an old one if the options force it. Returns the
+    /// destination and the report.
+    ///
+    /// # Errors
+    /// Something came to be at the destination, or it cannot be written. It is then as it was, and
+    /// the export is removed.
+    pub fn publish(self) -> Result<(PathBuf, BuildReport), BuildError> {
+        Ok((self.stage.publish()?, self.report))
+    }
+}
+
+/// Builds a model into a staging folder beside the output.
+///
+/// Peak memory does not depend on the size of the model. Same input and options, same bytes.
+///
+/// # Errors
+/// The options, the checkpoint or the output cannot be used, or reading or writing fails. Nothing
+/// is left behind.
+pub fn build(
+    request: &BuildRequest,
+    progress: &mut dyn Progress,
+) -> Result<StagedExport, BuildError> {
+    let BuildRequest {
+        input,
+        output,
+        options,
+    } = request;
+    options.validate()?;
+    let stage = Stage::create(output, input, options.force)?;
+    let checkpoint = Checkpoint::open(input)?;
+    let describe = |source| BuildError::Describe {
+        folder: input.clone(),
+        source,
+    };
+    let model = pawl_models::describe(&checkpoint.info()).map_err(describe)?;
+    let graphs = crate::decoder::emit(&model, options)?;
+    let mut export = Export::new(stage.path(), progress);
+    let shared = export.graphs(&graphs, &checkpoint)?;
+    let config = crate::config::write(&model, options, &shared)?;
+    export.file("genai_config.json", config.as_bytes())?;
+    export.companions(input)?;
+    let mut written = export.finish();
+    written
+        .warnings
+        .splice(0..0, checkpoint.warnings().iter().cloned());
+    let report = report(&model, options, &graphs, written);
+    Ok(StagedExport { stage, report })
+}
+
+fn report(
+    model: &ModelDescription,
+    options: &BuildOptions,
+    graphs: &[Graph],
+    written: Written,
+) -> BuildReport {
+    let stateful = |layer: &Layer| !matches!(layer.mixer, Mixer::Attention(_));
+    let skipped = |skipped: &Skipped| SkippedTensors {
+        prefix: skipped.prefix.clone(),
+        tensors: skipped.tensors,
+        reason: skipped.reason.to_owned(),
+    };
+    let context = model.context_length;
+    BuildReport {
+        model_type: model.model_type.clone(),
+        architecture: model.architecture,
+        parameters: written.parameters,
+        total_bytes: written.files.iter().map(|file| file.bytes).sum(),
+        files: written.files,
+        skipped: model.skipped.iter().map(skipped).collect(),
+        warnings: written.warnings,
+        options: EffectiveOptions {
+            target: options.target,
+            dtype: options.effective_dtype(),
+            checkpoints: match model.layers.iter().any(stateful) {
+                true => options.checkpoints,
+                false => CheckpointOption::None,
+            },
+            mtp: graphs.iter().any(|graph| graph.file == "mtp.onnx"),
+            spelling: options.spelling,
+            max_sequence: options
+                .max_sequence
+                .map_or(context, |most| context.min(most.into())),
+        },
+    }
+}

@@ -1,0 +1,209 @@
+//! Writing the files of an export into its folder.
+
+use std::fs::File;
+use std::io::{BufWriter, IntoInnerError, Write};
+use std::path::{Path, PathBuf};
+
+use super::external::{DataFile, Entry, Plan};
+use super::{check, encode, external};
+use crate::build_request::Progress;
+use crate::error::BuildError;
+use crate::graph::ir::{Graph, InitializerData, SharedPlacement};
+use crate::report::ReportedFile;
+use crate::source::convert::{Converter, NonFinite};
+use crate::source::{Checkpoint, companions};
+
+/// Bytes gathered before a write: weights smaller than this would each be a call.
+const GATHERED: usize = 1 << 20;
+
+/// An export that is being written.
+pub(crate) struct Export<'a> {
+    folder: PathBuf,
+    progress: &'a mut dyn Progress,
+    written: Written,
+}
+
+/// What has been written.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// In order of names once finished.
+    pub(crate) files: Vec<ReportedFile>,
+    pub(crate) warnings: Vec<String>,
+    /// Elements of all distinct weights.
+    pub(crate) parameters: u64,
+}
+
+impl<'a> Export<'a> {
+    /// An export into `folder`, which exists and is empty.
+    pub(crate) fn new(folder: PathBuf, progress: &'a mut dyn Progress) -> Self {
+        Self {
+            folder,
+            progress,
+            written: Written::default(),
+        }
+    }
+
+    /// Checks the graphs and writes them with their data. Returns where shared initializers are.
+    pub(crate) fn graphs(
+        &mut self,
+        graphs: &[Graph],
+        checkpoint: &Checkpoint,
+    ) -> Result<Vec<SharedPlacement>, BuildError> {
+        for graph in graphs {
+            check::check(graph)?;
+        }
+        let plan = external::plan(graphs)?;
+        check_weights(&plan, checkpoint)?;
+        self.progress
+            .begin(plan.files.iter().map(|file| file.length).sum());
+        let mut converter = Converter::new();
+        for file in plan.files.iter().filter(|file| !file.entries.is_empty()) {
+            self.data(file, checkpoint, &mut converter)?;
+        }
+        for (graph, locations) in graphs.iter().zip(&plan.locations) {
+            self.file(graph.file, &encode::encode(graph, &plan, locations)?)?;
+        }
+        self.written.parameters = plan.parameters;
+        self.written
+            .warnings
+            .extend(converter.non_finite().iter().map(non_finite));
+        plan.shared(graphs)
+    }
+
+    /// Writes one small file.
+    pub(crate) fn file(&mut self, name: &str, bytes: &[u8]) -> Result<(), BuildError> {
+        let path = self.folder.join(name);
+        let write = || {
+            let mut file = File::create_new(&path)?;
+            file.write_all(bytes)?;
+            file.sync_all()
+        };
+        write().map_err(BuildError::write(&path))?;
+        self.wrote(name, bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Copies tokenizer, chat template and settings from the checkpoint's folder.
+    pub(crate) fn companions(&mut self, input: &Path) -> Result<(), BuildError> {
+        let (companions, warnings) = companions(input)?;
+        self.written.warnings.extend(warnings);
+        for companion in companions {
+            let path = self.folder.join(companion.name);
+            let mut from =
+                File::open(&companion.path).map_err(BuildError::read(&companion.path))?;
+            let mut to = File::create_new(&path).map_err(BuildError::write(&path))?;
+            let bytes = std::io::copy(&mut from, &mut to).map_err(BuildError::write(&path))?;
+            to.sync_all().map_err(BuildError::write(&path))?;
+            self.wrote(companion.name, bytes);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn finish(mut self) -> Written {
+        self.written.files.sort_by(|a, b| a.name.cmp(&b.name));
+        self.written
+    }
+
+    fn data(
+        &mut self,
+        file: &DataFile<'_>,
+        checkpoint: &Checkpoint,
+        converter: &mut Converter,
+    ) -> Result<(), BuildError> {
+        let path = self.folder.join(&file.name);
+        let handle = File::create_new(&path).map_err(BuildError::write(&path))?;
+        let mut output = Output {
+            writer: BufWriter::with_capacity(GATHERED, handle),
+            file,
+            path: &path,
+            reached: 0,
+            progress: self.progress,
+        };
+        for entry in &file.entries {
+            output.pad(entry)?;
+            match &entry.data {
+                InitializerData::Values(bytes) => output.put(bytes)?,
+                InitializerData::Weight(weight) => {
+                    let sink = &mut |bytes: &[u8]| output.put(bytes);
+                    converter.convert(checkpoint, weight, entry.dtype, sink)?;
+                }
+            }
+        }
+        let bytes = output.finish()?;
+        self.wrote(&file.name, bytes);
+        Ok(())
+    }
+
+    fn wrote(&mut self, name: &str, bytes: u64) {
+        let name = name.to_owned();
+        self.written.files.push(ReportedFile { name, bytes });
+    }
+}
+
+/// Every weight must be readable before the first is written: a wrong type is refused at once, not
+/// after an hour of writing.
+fn check_weights(plan: &Plan<'_>, checkpoint: &Checkpoint) -> Result<(), BuildError> {
+    for entry in plan.files.iter().flat_map(|file| &file.entries) {
+        if let InitializerData::Weight(weight) = entry.data {
+            checkpoint.segments(weight)?;
+        }
+    }
+    Ok(())
+}
+
+/// A data file that is being written.
+struct Output<'a> {
+    writer: BufWriter<File>,
+    file: &'a DataFile<'a>,
+    path: &'a Path,
+    /// Bytes so far.
+    reached: u64,
+    progress: &'a mut dyn Progress,
+}
+
+impl Output<'_> {
+    fn put(&mut self, bytes: &[u8]) -> Result<(), BuildError> {
+        self.writer
+            .write_all(bytes)
+            .map_err(BuildError::write(self.path))?;
+        self.reached += bytes.len() as u64;
+        self.progress.advance(&self.file.name, bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Zeros up to an entry.
+    fn pad(&mut self, entry: &Entry<'_>) -> Result<(), BuildError> {
+        let gap = entry.offset.checked_sub(self.reached);
+        let gap = gap.and_then(|gap| external::PADDING.get(..usize::try_from(gap).ok()?));
+        let moved = || {
+            let problem = format!(
+                "is planned at {}, {} is reached",
+                entry.offset, self.reached
+            );
+            BuildError::defect(&self.file.name, entry.name, problem)
+        };
+        let gap = gap.ok_or_else(moved)?;
+        self.put(gap)
+    }
+
+    /// Makes the file durable. Returns its length.
+    fn finish(self) -> Result<u64, BuildError> {
+        let (reached, planned) = (self.reached, self.file.length);
+        if reached != planned {
+            let problem = format!("{reached} bytes were written, {planned} planned");
+            return Err(BuildError::defect(&self.file.name, "length", problem));
+        }
+        let handle = self.writer.into_inner().map_err(IntoInnerError::into_error);
+        let synced = handle.and_then(|handle| handle.sync_all());
+        synced.map_err(BuildError::write(self.path))?;
+        Ok(reached)
+    }
+}
+
+fn non_finite((tensor, counts): (&String, &NonFinite)) -> String {
+    let NonFinite { nan, infinite } = counts;
+    format!("{tensor}: holds {nan} NaN and {infinite} infinite values; they are kept")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,30 @@
+//! ONNX files: protobuf and the data beside it.
+//!
+//! `proto.rs` is generated and committed, so that a build needs neither `protoc` nor the proto
+//! file. To make it anew: take `onnx-ml.proto` out of the `onnx` package from PyPI (1.23 here), then
+//! in a throw-away package with `prost-build` 0.14 and `protox` 0.10:
+//!
+//! ```ignore
+//! let files = protox::compile(["onnx-ml.proto"], ["."])?;
+//! prost_build::Config::new().disable_comments(["."]).out_dir("out").compile_fds(files)?;
+//! ```
+//!
+//! and put `out/onnx.rs` here, below the comment that starts `proto.rs`.
+
+mod check;
+mod encode;
+pub(crate) mod export;
+mod external;
+#[allow(
+    clippy::all,
+    clippy::exhaustive_enums,
+    clippy::exhaustive_structs,
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    unnameable_types,
+    unused_qualifications,
+    reason = "generated"
+)]
+#[rustfmt::skip]
+mod proto;

@@ -1,0 +1,263 @@
+use super::*;
+
+struct World {
+    root: TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("input")).unwrap();
+        Self { root }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn stage(&self, name: &str, force: bool) -> Result<Stage, BuildError> {
+        Stage::create(&self.path(name), &self.path("input"), force)
+    }
+
+    fn refused(&self, name: &str, force: bool) -> String {
+        self.stage(name, force).unwrap_err().to_string()
+    }
+
+    /// Every path below, but the input.
+    fn entries(&self) -> Vec<String> {
+        fn walk(folder: &Path, root: &Path, found: &mut Vec<String>) {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                found.push(path.strip_prefix(root).unwrap().display().to_string());
+                if path.is_dir() {
+                    walk(&path, root, found);
+                }
+            }
+        }
+        let mut found = Vec::new();
+        walk(self.root.path(), self.root.path(), &mut found);
+        found.retain(|path| !path.starts_with("input"));
+        found.sort_unstable();
+        found
+    }
+
+    fn export(&self, name: &str, force: bool, text: &str) {
+        let stage = self.stage(name, force).unwrap();
+        fs::write(stage.path().join(MARK), text).unwrap();
+        let written = stage.publish().unwrap();
+        assert_eq!(fs::read_to_string(written.join(MARK)).unwrap(), text);
+    }
+}
+
+#[test]
+fn an_export_appears_whole_or_not_at_all() {
+    let world = World::new();
+    let stage = world.stage("a/b/out", false).unwrap();
+    assert_eq!(
+        stage.path().parent().unwrap().parent().unwrap(),
+        world.path("a/b")
+    );
+    fs::write(stage.path().join(MARK), "x").unwrap();
+    assert!(!world.path("a/b/out").exists());
+    drop(stage);
+    assert_eq!(world.entries(), Vec::<String>::new());
+
+    world.export("a/b/out", false, "x");
+    assert_eq!(
+        world.entries(),
+        ["a", "a/b", "a/b/out", "a/b/out/genai_config.json"]
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn an_export_has_the_permissions_of_any_new_folder() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new();
+    world.export("out", false, "x");
+    fs::create_dir(world.path("other")).unwrap();
+    let mode = |name| fs::metadata(world.path(name)).unwrap().permissions().mode();
+    assert_eq!(mode("out"), mode("other"));
+}
+
+#[test]
+fn parents_of_others_stay() {
+    let world = World::new();
+    fs::create_dir(world.path("a")).unwrap();
+    let stage = world.stage("a/b/c/out", false).unwrap();
+    fs::write(world.path("a/b/theirs"), "").unwrap();
+    drop(stage);
+    assert_eq!(world.entries(), ["a", "a/b", "a/b/theirs"]);
+}
+
+#[test]
+fn an_existing_output_is_replaced_only_by_force_and_only_when_complete() {
+    let world = World::new();
+    world.export("out", false, "old");
+    fs::write(world.path("out/stale"), "").unwrap();
+    assert!(
+        world
+            .refused("out", false)
+            .contains("exists already; --force replaces it")
+    );
+
+    drop(world.stage("out", true).unwrap());
+    assert_eq!(
+        world.entries(),
+        ["out", "out/genai_config.json", "out/stale"]
+    );
+
+    let stage = world.stage("out", true).unwrap();
+    fs::write(stage.path().join(MARK), "new").unwrap();
+    assert_eq!(
+        fs::read_to_string(world.path("out/genai_config.json")).unwrap(),
+        "old"
+    );
+    stage.publish().unwrap();
+    assert_eq!(world.entries(), ["out", "out/genai_config.json"]);
+    assert_eq!(
+        fs::read_to_string(world.path("out/genai_config.json")).unwrap(),
+        "new"
+    );
+}
+
+#[test]
+fn what_is_no_export_is_never_replaced() {
+    let world = World::new();
+    fs::create_dir_all(world.path("home")).unwrap();
+    fs::write(world.path("home/thesis.txt"), "").unwrap();
+    fs::write(world.path("file"), "").unwrap();
+    assert!(
+        world
+            .refused("home", true)
+            .contains("not an exported model")
+    );
+    assert!(world.refused("file", true).contains("not a folder"));
+    assert!(world.refused("home", false).contains("exists already"));
+    assert!(world.refused("file/out", true).contains("file/out") || cfg!(windows));
+
+    fs::create_dir(world.path("empty")).unwrap();
+    world.export("empty", true, "x");
+
+    fs::write(world.path("input").join(MARK), "").unwrap();
+    assert!(
+        world
+            .refused("input", true)
+            .contains("is the input folder or contains it")
+    );
+    fs::write(world.root.path().join(MARK), "").unwrap();
+    assert!(world.refused("", true).contains("contains it"));
+    assert!(
+        world
+            .refused("nowhere/..", true)
+            .contains("cannot be the name")
+    );
+}
+
+#[test]
+fn an_output_that_appears_meanwhile_is_not_replaced() {
+    let world = World::new();
+    let stage = world.stage("out", false).unwrap();
+    fs::create_dir(world.path("out")).unwrap();
+    assert!(
+        stage
+            .publish()
+            .unwrap_err()
+            .to_string()
+            .contains("exists already")
+    );
+    assert_eq!(world.entries(), ["out"]);
+}
+
+#[test]
+fn a_rename_that_fails_leaves_the_old_output() {
+    for fails in 0..2 {
+        let world = World::new();
+        world.export("out", false, "old");
+        let stage = world.stage("out", true).unwrap();
+        fs::write(stage.path().join(MARK), "new").unwrap();
+        let (output, old) = (world.path("out"), stage.path().with_file_name(OLD));
+        let mut calls = 0;
+        let mut rename = |from: &Path, to: &Path| {
+            calls += 1;
+            match calls - 1 == fails {
+                true => Err(io::ErrorKind::PermissionDenied.into()),
+                false => fs::rename(from, to),
+            }
+        };
+        let moved = put_in_place(&stage.path(), &output, Some(&old), &mut rename);
+        assert_eq!(moved.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        drop(stage);
+        assert_eq!(world.entries(), ["out", "out/genai_config.json"]);
+        assert_eq!(fs::read_to_string(output.join(MARK)).unwrap(), "old");
+    }
+}
+
+/// What a process that was killed leaves: its folder, with a lock nobody holds.
+fn killed(world: &World, folder: &str, old: Option<&str>) {
+    let folder = world.path(folder);
+    fs::create_dir_all(folder.join(MODEL)).unwrap();
+    fs::write(folder.join(MODEL).join("model.onnx.data"), "half").unwrap();
+    File::create(folder.join(LOCK)).unwrap();
+    if let Some(text) = old {
+        fs::create_dir(folder.join(OLD)).unwrap();
+        fs::write(folder.join(OLD).join(MARK), text).unwrap();
+    }
+}
+
+#[test]
+fn what_the_dead_left_is_removed_and_the_living_are_left_alone() {
+    let world = World::new();
+    killed(&world, ".out.pawl-dead", None);
+    killed(&world, ".other.pawl-dead", None);
+    let living = world.stage("out", false).unwrap();
+    let second = world.stage("out", false).unwrap();
+    fs::write(living.path().join(MARK), "x").unwrap();
+    let top: Vec<_> = fs::read_dir(world.root.path())
+        .unwrap()
+        .flatten()
+        .map(|e| e.path())
+        .collect();
+    assert!(!world.path(".out.pawl-dead").exists());
+    assert!(world.path(".other.pawl-dead").exists());
+    assert_eq!(top.len(), 4, "{top:?}");
+    drop(second);
+    living.publish().unwrap();
+    assert!(world.path("out/genai_config.json").exists());
+}
+
+#[test]
+fn an_old_output_left_aside_by_the_dead_is_put_back() {
+    let world = World::new();
+    killed(&world, ".out.pawl-dead", Some("old"));
+    assert!(world.refused("out", false).contains("exists already"));
+    assert_eq!(world.entries(), ["out", "out/genai_config.json"]);
+    assert_eq!(
+        fs::read_to_string(world.path("out/genai_config.json")).unwrap(),
+        "old"
+    );
+
+    killed(&world, ".out.pawl-dead", Some("older"));
+    world.export("out", true, "new");
+    assert_eq!(world.entries(), ["out", "out/genai_config.json"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_leads_to_the_folder_it_names() {
+    let world = World::new();
+    world.export("real", false, "old");
+    std::os::unix::fs::symlink(world.path("real"), world.path("link")).unwrap();
+    world.export("link", true, "new");
+    assert_eq!(
+        fs::read_to_string(world.path("real/genai_config.json")).unwrap(),
+        "new"
+    );
+    assert!(
+        fs::symlink_metadata(world.path("link"))
+            .unwrap()
+            .is_symlink()
+    );
+    std::os::unix::fs::symlink(world.path("nowhere"), world.path("dangling")).unwrap();
+    assert!(world.refused("dangling", true).contains("dangling"));
+}
