@@ -2,15 +2,16 @@
 
 use std::path::PathBuf;
 
-use pawl_models::{Layer, Mixer, ModelDescription, Skipped};
+use pawl_models::Skipped;
 
 use crate::error::BuildError;
-use crate::graph::ir::Graph;
 use crate::onnx::export::{Export, Written};
 use crate::options::{BuildOptions, CheckpointOption};
+use crate::plan::Plan;
 use crate::report::{BuildReport, EffectiveOptions, SkippedTensors};
 use crate::source::Checkpoint;
 use crate::stage::Stage;
+use crate::{config, decoder};
 
 /// What to build, from what, to where.
 #[derive(Clone, Debug)]
@@ -109,33 +110,31 @@ pub fn build(
         source,
     };
     let model = pawl_models::describe(&checkpoint.info()).map_err(describe)?;
-    let graphs = crate::decoder::emit(&model, options)?;
+    let graphs = decoder::emit(&model, options)?;
     let mut export = Export::new(stage.path(), progress);
     let shared = export.graphs(&graphs, &checkpoint)?;
-    let config = crate::config::write(&model, options, &shared)?;
-    export.file("genai_config.json", config.as_bytes())?;
+    let generation = checkpoint.generation_config();
+    let config = config::genai_config(&model, options, &shared, generation)?;
+    config.validate().map_err(|errors| {
+        BuildError::defect("genai_config.json", "contents", errors.to_string())
+    })?;
+    export.file("genai_config.json", config.to_json().as_bytes())?;
     export.companions(input)?;
     let mut written = export.finish();
-    written
-        .warnings
-        .splice(0..0, checkpoint.warnings().iter().cloned());
-    let report = report(&model, options, &graphs, written);
+    let warnings = checkpoint.warnings().iter().cloned();
+    let warnings = warnings.chain(decoder::warnings(&model, options)?);
+    written.warnings.splice(0..0, warnings);
+    let report = report(&Plan::new(&model, options)?, options, written);
     Ok(StagedExport { stage, report })
 }
 
-fn report(
-    model: &ModelDescription,
-    options: &BuildOptions,
-    graphs: &[Graph],
-    written: Written,
-) -> BuildReport {
-    let stateful = |layer: &Layer| !matches!(layer.mixer, Mixer::Attention(_));
+fn report(plan: &Plan<'_>, options: &BuildOptions, written: Written) -> BuildReport {
+    let model = plan.description;
     let skipped = |skipped: &Skipped| SkippedTensors {
         prefix: skipped.prefix.clone(),
         tensors: skipped.tensors,
         reason: skipped.reason.to_owned(),
     };
-    let context = model.context_length;
     BuildReport {
         model_type: model.model_type.clone(),
         architecture: model.architecture,
@@ -147,15 +146,13 @@ fn report(
         options: EffectiveOptions {
             target: options.target,
             dtype: options.effective_dtype(),
-            checkpoints: match model.layers.iter().any(stateful) {
-                true => options.checkpoints,
-                false => CheckpointOption::None,
+            checkpoints: match plan.checkpoints {
+                Some(_) => options.checkpoints,
+                None => CheckpointOption::None,
             },
-            mtp: graphs.iter().any(|graph| graph.file == "mtp.onnx"),
+            mtp: plan.head.is_some(),
             spelling: options.spelling,
-            max_sequence: options
-                .max_sequence
-                .map_or(context, |most| context.min(most.into())),
+            max_sequence: plan.sequence_limit,
         },
     }
 }

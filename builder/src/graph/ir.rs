@@ -68,7 +68,6 @@ pub(crate) enum Attribute {
     Int(i64),
     Float(f32),
     String(String),
-    Ints(Vec<i64>),
 }
 
 /// One operator. An empty input or output name is an absent optional one; the domain of the ONNX

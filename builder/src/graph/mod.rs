@@ -3,7 +3,6 @@
 mod builder;
 mod check;
 mod finish;
-#[allow(dead_code, reason = "read by the encoder")]
 pub(crate) mod ir;
 mod scope;
 mod value;

@@ -94,10 +94,6 @@ fn attribute(name: &str, value: &Attribute) -> proto::AttributeProto {
             attribute.set_type(AttributeType::String);
             attribute.s = Some(value.clone().into_bytes());
         }
-        Attribute::Ints(values) => {
-            attribute.set_type(AttributeType::Ints);
-            attribute.ints.clone_from(values);
-        }
     }
     attribute
 }
@@ -202,7 +198,6 @@ mod tests {
                     ("heads", Attribute::Int(0)),
                     ("scale", Attribute::Float(0.0)),
                     ("form", Attribute::String("update".to_owned())),
-                    ("axes", Attribute::Ints(vec![-1, 2])),
                 ],
             }],
             inputs: vec![ValueInfo {
@@ -259,10 +254,7 @@ mod tests {
         assert_eq!(read.node[0].input, ["x", "", "w"]);
         let attributes = &read.node[0].attribute;
         assert_eq!((attributes[0].i, attributes[1].f), (Some(0), Some(0.0)));
-        assert_eq!(
-            (attributes[2].s(), &*attributes[3].ints),
-            (&b"update"[..], &[-1, 2][..])
-        );
+        assert_eq!(attributes[2].s(), b"update");
         assert_eq!(read.input[0], value_info(&graph.inputs[0]));
 
         let weight = &read.initializer[0];

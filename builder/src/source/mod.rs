@@ -119,6 +119,11 @@ impl Checkpoint {
         }
     }
 
+    /// `generation_config.json`, if there is one.
+    pub(crate) fn generation_config(&self) -> Option<&Value> {
+        self.generation_config.as_ref()
+    }
+
     /// Things about the folder its user should know.
     pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
