@@ -8,6 +8,7 @@ mod kernels;
 mod kv;
 pub mod manual;
 mod model;
+mod request;
 mod sample;
 mod schedule;
 mod settings;
@@ -19,4 +20,9 @@ pub use error::{ErrorCode, LoadError, RunError};
 pub use exec::LibraryError;
 pub use ids::RequestId;
 pub use model::{LoadOptions, Provider};
+pub use request::{Event, FinishReason, Request, SubmitError, Usage};
+pub use sample::{SamplingError, SamplingParams};
 pub use settings::{Setting, SettingError, settings};
+pub use text::{
+    ChatTemplate, HfTokenizer, Message, Piece, TemplateError, Tokenizer, TokenizerError,
+};

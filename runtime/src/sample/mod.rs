@@ -1,1 +1,22 @@
-//! sample
+//! From a row of logits to a token: filters, position-keyed noise, and how close the decision was.
+//!
+//! A draw is a pure function of (logits, parameters, seed, absolute position). It does not depend
+//! on what was drawn before, on the batch, or on how many tokens a step verified, so a request gives
+//! the same tokens whether they come one at a time or several per step.
+
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "the engine does not call every item yet"
+)]
+
+mod cut;
+mod draw;
+mod filter;
+mod params;
+mod philox;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use draw::{DrawError, Drawn, Sampler, Scratch};
+pub use params::{SamplingError, SamplingParams};

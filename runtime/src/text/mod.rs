@@ -1,1 +1,24 @@
-//! text
+//! Between text and token ids: tokenizer, streaming detokenizer, stop strings, chat templates.
+
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "the engine does not call every item yet"
+)]
+
+mod chat_template;
+mod detokenize;
+mod jinja;
+mod python_json;
+mod stop;
+#[cfg(test)]
+mod template_tests;
+mod tokenizer;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use chat_template::{ChatTemplate, Message, TemplateError};
+pub(crate) use detokenize::Detokenizer;
+pub(crate) use stop::{StopMatch, StopSet, StopState};
+pub use tokenizer::{HfTokenizer, Piece, Tokenizer, TokenizerError};

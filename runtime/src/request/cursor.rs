@@ -1,0 +1,251 @@
+//! How far a request's output has come, with the semantics of a transaction: accepted tokens are
+//! first planned, which changes nothing, and then applied, which cannot fail.
+
+use std::sync::Arc;
+
+use super::event::{FinishReason, Usage};
+use crate::text::{Detokenizer, StopMatch, StopSet, StopState, Tokenizer, TokenizerError};
+
+/// What ends a request.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    /// End tokens; empty when they are ignored.
+    pub(crate) eos: Vec<u32>,
+    /// Stop strings that are special tokens.
+    pub(crate) stop_tokens: Vec<(u32, String)>,
+    pub(crate) stops: StopSet,
+    pub(crate) max_new_tokens: u64,
+    /// Tokens that fit into the context after the prompt; at least 1.
+    pub(crate) room: u64,
+}
+
+/// Progress of one request.
+#[derive(Debug)]
+pub(crate) struct Cursor {
+    rules: Arc<Rules>,
+    prompt_tokens: u64,
+    generated: u64,
+    output: Output,
+    finish: Option<Finish>,
+}
+
+/// Text assembly: cloned to plan, replaced to apply.
+#[derive(Clone, Debug)]
+struct Output {
+    detokenizer: Option<Detokenizer>,
+    stop: StopState,
+}
+
+/// How a request ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finish {
+    pub(crate) reason: FinishReason,
+    /// The stop string, for that reason.
+    pub(crate) stop: Option<String>,
+}
+
+impl From<FinishReason> for Finish {
+    fn from(reason: FinishReason) -> Finish {
+        Finish { reason, stop: None }
+    }
+}
+
+/// What a run of accepted tokens would do; a value, to be applied or dropped.
+#[derive(Debug)]
+pub(crate) struct Advance {
+    /// The accepted tokens that count: those after the one that ends the request do not.
+    pub(crate) tokens: Vec<u32>,
+    /// Text to give out.
+    pub(crate) text: String,
+    /// Set if the request ends with the last of `tokens`.
+    pub(crate) finish: Option<Finish>,
+    output: Output,
+    from: u64,
+}
+
+impl Cursor {
+    /// A request that has generated nothing.
+    pub(crate) fn new(
+        prompt_tokens: u64,
+        rules: Rules,
+        tokenizer: Option<Arc<dyn Tokenizer>>,
+    ) -> Cursor {
+        let detokenizer = tokenizer.map(|tokenizer| Detokenizer::new(tokenizer, true));
+        Cursor {
+            rules: Arc::new(rules),
+            prompt_tokens,
+            generated: 0,
+            output: Output {
+                detokenizer,
+                stop: StopState::default(),
+            },
+            finish: None,
+        }
+    }
+
+    /// What accepting these tokens, in order, would do. Any grouping of the same tokens into runs
+    /// gives the same text and the same end.
+    pub(crate) fn plan(&self, accepted: &[u32]) -> Result<Advance, TokenizerError> {
+        let mut advance = Advance {
+            tokens: Vec::with_capacity(accepted.len()),
+            text: String::new(),
+            finish: None,
+            output: self.output.clone(),
+            from: self.generated,
+        };
+        if self.finish.is_some() {
+            return Ok(advance);
+        }
+        for (generated, &token) in (self.generated + 1..).zip(accepted) {
+            advance.tokens.push(token);
+            let output = &mut advance.output;
+            advance.finish = output.accept(&self.rules, token, generated, &mut advance.text)?;
+            if advance.finish.is_some() {
+                break;
+            }
+        }
+        Ok(advance)
+    }
+
+    /// Makes a plan come true. It must be the plan of this cursor as it is now.
+    pub(crate) fn apply(&mut self, advance: Advance) {
+        debug_assert_eq!(
+            advance.from, self.generated,
+            "a plan of another state was applied"
+        );
+        self.generated += u64::try_from(advance.tokens.len()).unwrap_or(u64::MAX);
+        self.output = advance.output;
+        if self.finish.is_none() {
+            self.finish = advance.finish;
+        }
+    }
+
+    /// Ends the request from outside and returns the text that was held back; nothing happens if it
+    /// has ended already.
+    pub(crate) fn end(&mut self, reason: FinishReason) -> String {
+        let mut text = String::new();
+        if self.finish.is_some() {
+            return text;
+        }
+        // A tail that cannot be decoded is left out: the request ends either way.
+        let _ = self.output.flush(&self.rules, &mut text);
+        self.finish = Some(reason.into());
+        text
+    }
+
+    /// Tokens generated.
+    pub(crate) fn generated(&self) -> u64 {
+        self.generated
+    }
+
+    /// Tokens that may still be generated; 0 once the request has ended.
+    pub(crate) fn remaining(&self) -> u64 {
+        match self.finish {
+            Some(_) => 0,
+            None => self
+                .rules
+                .max_new_tokens
+                .min(self.rules.room)
+                .saturating_sub(self.generated),
+        }
+    }
+
+    /// How the request ended, if it has.
+    pub(crate) fn finish(&self) -> Option<&Finish> {
+        self.finish.as_ref()
+    }
+
+    /// What the request used so far.
+    pub(crate) fn usage(&self) -> Usage {
+        Usage {
+            prompt_tokens: self.prompt_tokens,
+            generated_tokens: self.generated,
+        }
+    }
+}
+
+impl Output {
+    /// Takes one token, the `generated`-th of the request.
+    fn accept(
+        &mut self,
+        rules: &Rules,
+        token: u32,
+        generated: u64,
+        text: &mut String,
+    ) -> Result<Option<Finish>, TokenizerError> {
+        let end = if rules.eos.contains(&token) {
+            Some(FinishReason::Eos.into())
+        } else if let Some((_, stop)) = rules.stop_tokens.iter().find(|(id, _)| *id == token) {
+            Some(Finish {
+                reason: FinishReason::StopString,
+                stop: Some(stop.clone()),
+            })
+        } else {
+            if let Some(finish) = self.push(rules, token, text)? {
+                return Ok(Some(finish));
+            }
+            rules.limit(generated).map(Finish::from)
+        };
+        match end {
+            None => Ok(None),
+            Some(end) => Ok(Some(self.flush(rules, text)?.unwrap_or(end))),
+        }
+    }
+
+    /// The text of one token, up to a stop string.
+    fn push(
+        &mut self,
+        rules: &Rules,
+        token: u32,
+        text: &mut String,
+    ) -> Result<Option<Finish>, TokenizerError> {
+        let Some(detokenizer) = &mut self.detokenizer else {
+            return Ok(None);
+        };
+        let mut piece = String::new();
+        detokenizer.push(token, &mut piece)?;
+        Ok(self.stop.push(&rules.stops, &piece, text).into_finish())
+    }
+
+    /// The text that was held back. It may still complete a stop string.
+    fn flush(
+        &mut self,
+        rules: &Rules,
+        text: &mut String,
+    ) -> Result<Option<Finish>, TokenizerError> {
+        let mut piece = String::new();
+        if let Some(detokenizer) = &mut self.detokenizer {
+            detokenizer.flush(&mut piece)?;
+        }
+        let finish = self.stop.push(&rules.stops, &piece, text).into_finish();
+        if finish.is_none() {
+            self.stop.flush(text);
+        }
+        Ok(finish)
+    }
+}
+
+impl StopMatch {
+    fn into_finish(self) -> Option<Finish> {
+        match self {
+            StopMatch::None => None,
+            StopMatch::Found(stop) => Some(Finish {
+                reason: FinishReason::StopString,
+                stop: Some(stop),
+            }),
+        }
+    }
+}
+
+impl Rules {
+    /// Which limit the `generated`-th token reaches.
+    fn limit(&self, generated: u64) -> Option<FinishReason> {
+        if generated >= self.max_new_tokens {
+            Some(FinishReason::MaxNewTokens)
+        } else if generated >= self.room {
+            Some(FinishReason::ContextLength)
+        } else {
+            None
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What a request reports.
+
+/// Why a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FinishReason {
+    /// The model wrote an end token. The token counts as generated and has no text.
+    Eos,
+    /// The text reached a stop string. The text ends before it; its tokens count as generated.
+    StopString,
+    /// The request's `max_new_tokens` are generated.
+    MaxNewTokens,
+    /// Prompt and generated tokens fill the model's context.
+    ContextLength,
+    /// The caller cancelled it.
+    Cancelled,
+    /// The engine could not go on with it.
+    Failed,
+}
+
+impl FinishReason {
+    /// The name used in JSON output.
+    ///
+    /// ```
+    /// assert_eq!(pawl::FinishReason::MaxNewTokens.as_str(), "max_new_tokens");
+    /// ```
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FinishReason::Eos => "eos",
+            FinishReason::StopString => "stop_string",
+            FinishReason::MaxNewTokens => "max_new_tokens",
+            FinishReason::ContextLength => "context_length",
+            FinishReason::Cancelled => "cancelled",
+            FinishReason::Failed => "failed",
+        }
+    }
+}
+
+impl std::fmt::Display for FinishReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Tokens of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Usage {
+    /// Tokens of the prompt.
+    pub prompt_tokens: u64,
+    /// Tokens generated, an end token and the tokens of a stop string included.
+    pub generated_tokens: u64,
+}
+
+/// One thing that happened to a request, in order.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// New tokens.
+    #[non_exhaustive]
+    Tokens {
+        /// The tokens.
+        tokens: Vec<u32>,
+        /// The text they complete. Empty when they end within a character or in what may become a
+        /// stop string: the text then comes with later tokens.
+        text: String,
+    },
+    /// The last event of a request.
+    #[non_exhaustive]
+    Finished {
+        /// Why it ended.
+        reason: FinishReason,
+        /// The stop string that ended it.
+        stop: Option<String>,
+        /// What it used.
+        usage: Usage,
+    },
+}

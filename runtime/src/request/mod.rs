@@ -1,0 +1,19 @@
+//! What callers ask for, what they get back, and how far a request has come.
+
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "the engine does not call every item yet"
+)]
+
+mod cursor;
+mod event;
+#[expect(clippy::module_inception, reason = "the request itself")]
+mod request;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use cursor::{Advance, Cursor, Rules};
+pub use event::{Event, FinishReason, Usage};
+pub(crate) use request::{ModelLimits, Prepared};
+pub use request::{Request, SubmitError};

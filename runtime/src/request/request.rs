@@ -1,0 +1,330 @@
+//! A request and its validation.
+
+use std::sync::Arc;
+
+use super::cursor::{Cursor, Rules};
+use crate::sample::{Sampler, SamplingError, SamplingParams};
+use crate::text::{StopSet, Tokenizer, TokenizerError};
+
+/// Bytes of all stop strings together.
+const MAX_STOP_BYTES: usize = 256 << 10;
+
+/// What to generate. Nothing is checked before it is submitted to a model.
+///
+/// ```
+/// use pawl::{Request, SamplingParams};
+///
+/// let request = Request::from_text("def fib(n):")
+///     .sampling(SamplingParams::sampled(0.7).seed(7))
+///     .max_new_tokens(64)
+///     .stop("\n\n");
+/// # let _ = request;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Request {
+    prompt: Prompt,
+    sampling: Option<SamplingParams>,
+    max_new_tokens: Option<u64>,
+    stop: Vec<String>,
+    ignore_eos: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Prompt {
+    Ids(Vec<u32>),
+    Text {
+        text: String,
+        add_special_tokens: bool,
+    },
+}
+
+impl Request {
+    fn new(prompt: Prompt) -> Request {
+        Request {
+            prompt,
+            sampling: None,
+            max_new_tokens: None,
+            stop: Vec::new(),
+            ignore_eos: false,
+        }
+    }
+
+    /// Continues a plain text. The tokenizer adds the special tokens it puts around a text.
+    ///
+    /// ```
+    /// let request = pawl::Request::from_text("import os");
+    /// # let _ = request;
+    /// ```
+    #[must_use]
+    pub fn from_text(text: impl Into<String>) -> Request {
+        Request::new(Prompt::Text {
+            text: text.into(),
+            add_special_tokens: true,
+        })
+    }
+
+    /// Continues a text that is complete as it stands, special tokens included: the output of a
+    /// [`ChatTemplate`](crate::ChatTemplate).
+    ///
+    /// ```
+    /// let request = pawl::Request::from_rendered("<|im_start|>user\nHi<|im_end|>\n");
+    /// # let _ = request;
+    /// ```
+    #[must_use]
+    pub fn from_rendered(text: impl Into<String>) -> Request {
+        Request::new(Prompt::Text {
+            text: text.into(),
+            add_special_tokens: false,
+        })
+    }
+
+    /// Continues token ids; works for models without a tokenizer, too.
+    ///
+    /// ```
+    /// let request = pawl::Request::from_ids([1, 2, 3]);
+    /// # let _ = request;
+    /// ```
+    #[must_use]
+    pub fn from_ids(ids: impl Into<Vec<u32>>) -> Request {
+        Request::new(Prompt::Ids(ids.into()))
+    }
+
+    /// How to choose tokens; the model's own defaults where this is not called.
+    ///
+    /// ```
+    /// use pawl::{Request, SamplingParams};
+    ///
+    /// let request = Request::from_ids([1]).sampling(SamplingParams::greedy());
+    /// # let _ = request;
+    /// ```
+    #[must_use]
+    pub fn sampling(mut self, params: SamplingParams) -> Request {
+        self.sampling = Some(params);
+        self
+    }
+
+    /// Most tokens to generate. The model's context ends a request in any case, and is the only
+    /// bound where this is not called.
+    ///
+    /// ```
+    /// let request = pawl::Request::from_ids([1]).max_new_tokens(16);
+    /// # let _ = request;
+    /// ```
+    #[must_use]
+    pub fn max_new_tokens(mut self, count: u64) -> Request {
+        self.max_new_tokens = Some(count);
+        self
+    }
+
+    /// Adds a text to stop before. A stop string that is a special token stops at that token, though
+    /// special tokens have no text otherwise.
+    ///
+    /// ```
+    /// let request = pawl::Request::from_text("1, 2,").stop("\n").stop("10");
+    /// # let _ = request;
+    /// ```
+    #[must_use]
+    pub fn stop(mut self, text: impl Into<String>) -> Request {
+        self.stop.push(text.into());
+        self
+    }
+
+    /// Whether to go on after an end token, for measurements.
+    ///
+    /// ```
+    /// let request = pawl::Request::from_ids([1]).max_new_tokens(100).ignore_eos(true);
+    /// # let _ = request;
+    /// ```
+    #[must_use]
+    pub fn ignore_eos(mut self, ignore: bool) -> Request {
+        self.ignore_eos = ignore;
+        self
+    }
+
+    /// Checks everything and readies what running the request needs.
+    pub(crate) fn prepare(
+        &self,
+        model: &ModelLimits,
+        fresh_seed: u64,
+    ) -> Result<Prepared, SubmitError> {
+        let params = self.sampling.as_ref().unwrap_or(&model.sampling);
+        let sampler = Sampler::new(params, fresh_seed)?;
+        let prompt = self.prompt_ids(model)?;
+        let prompt_tokens = u64::try_from(prompt.len()).unwrap_or(u64::MAX);
+        let room = model.context_length.saturating_sub(prompt_tokens);
+        if room == 0 {
+            return Err(SubmitError::PromptTooLong {
+                tokens: prompt_tokens,
+                context_length: model.context_length,
+            });
+        }
+        if self.max_new_tokens == Some(0) {
+            return Err(SubmitError::NothingToGenerate);
+        }
+        let rules = Rules {
+            eos: if self.ignore_eos {
+                Vec::new()
+            } else {
+                model.eos.clone()
+            },
+            stop_tokens: self.stop_tokens(model)?,
+            stops: self.stop_set(model)?,
+            max_new_tokens: self.max_new_tokens.unwrap_or(u64::MAX),
+            room,
+        };
+        let cursor = Cursor::new(prompt_tokens, rules, model.tokenizer.clone());
+        Ok(Prepared {
+            prompt,
+            sampler,
+            cursor,
+        })
+    }
+
+    fn prompt_ids(&self, model: &ModelLimits) -> Result<Vec<u32>, SubmitError> {
+        let ids = match &self.prompt {
+            Prompt::Ids(ids) => ids.clone(),
+            Prompt::Text {
+                text,
+                add_special_tokens,
+            } => {
+                let tokenizer = model.tokenizer.as_ref();
+                let tokenizer = tokenizer.ok_or(SubmitError::NoTokenizer {
+                    wanted: "a text prompt",
+                })?;
+                tokenizer.encode(text, *add_special_tokens)?
+            }
+        };
+        if ids.is_empty() {
+            return Err(SubmitError::EmptyPrompt);
+        }
+        match ids.iter().position(|&id| id >= model.vocab_size) {
+            Some(index) => Err(SubmitError::UnknownToken {
+                index,
+                id: ids.get(index).copied().unwrap_or_default(),
+                vocab_size: model.vocab_size,
+            }),
+            None => Ok(ids),
+        }
+    }
+
+    fn stop_tokens(&self, model: &ModelLimits) -> Result<Vec<(u32, String)>, SubmitError> {
+        let Some(tokenizer) = &model.tokenizer else {
+            return Ok(Vec::new());
+        };
+        let special = self.stop.iter().filter_map(|stop| {
+            let id = tokenizer
+                .token_to_id(stop)
+                .filter(|&id| tokenizer.is_special(id))?;
+            Some((id, stop.clone()))
+        });
+        Ok(special.collect())
+    }
+
+    fn stop_set(&self, model: &ModelLimits) -> Result<StopSet, SubmitError> {
+        if let Some(index) = self.stop.iter().position(String::is_empty) {
+            return Err(SubmitError::EmptyStopString { index });
+        }
+        let bytes = self.stop.iter().map(String::len).sum();
+        if bytes > MAX_STOP_BYTES {
+            return Err(SubmitError::StopStringsTooLong {
+                bytes,
+                limit: MAX_STOP_BYTES,
+            });
+        }
+        if !self.stop.is_empty() && model.tokenizer.is_none() {
+            return Err(SubmitError::NoTokenizer {
+                wanted: "stop strings",
+            });
+        }
+        Ok(StopSet::new(&self.stop))
+    }
+}
+
+/// What a model allows and supplies to its requests.
+#[derive(Clone, Debug)]
+pub(crate) struct ModelLimits {
+    /// Token ids are below this.
+    pub(crate) vocab_size: u32,
+    /// Tokens of prompt and answer together.
+    pub(crate) context_length: u64,
+    /// End tokens.
+    pub(crate) eos: Vec<u32>,
+    /// Absent where the model folder has none: prompts are ids then, and there is no text.
+    pub(crate) tokenizer: Option<Arc<dyn Tokenizer>>,
+    /// Used by requests that do not say how to sample.
+    pub(crate) sampling: SamplingParams,
+}
+
+/// A checked request, ready to run.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) prompt: Vec<u32>,
+    pub(crate) sampler: Sampler,
+    pub(crate) cursor: Cursor,
+}
+
+/// A request that cannot run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// The prompt has no tokens.
+    #[error("the prompt is empty: a model needs at least one token to continue")]
+    EmptyPrompt,
+    /// The prompt holds a token that the model does not have.
+    #[error("prompt token {index} is {id}, but the model's vocabulary has {vocab_size} tokens")]
+    #[non_exhaustive]
+    UnknownToken {
+        /// Its place in the prompt.
+        index: usize,
+        /// The token.
+        id: u32,
+        /// Ids are below this.
+        vocab_size: u32,
+    },
+    /// The prompt leaves no room to generate.
+    #[error(
+        "the prompt has {tokens} tokens and the model's context {context_length}: \
+         there is no room to generate"
+    )]
+    #[non_exhaustive]
+    PromptTooLong {
+        /// Tokens of the prompt.
+        tokens: u64,
+        /// Tokens the model can hold.
+        context_length: u64,
+    },
+    /// `max_new_tokens` is 0.
+    #[error("max_new_tokens is 0: there is nothing to generate")]
+    NothingToGenerate,
+    /// A stop string is empty.
+    #[error("stop string {index} is empty")]
+    #[non_exhaustive]
+    EmptyStopString {
+        /// Its place among the stop strings.
+        index: usize,
+    },
+    /// The stop strings are too long.
+    #[error("the stop strings have {bytes} bytes together, at most {limit} are allowed")]
+    #[non_exhaustive]
+    StopStringsTooLong {
+        /// Bytes given.
+        bytes: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// The model folder has no tokenizer.
+    #[error(
+        "{wanted}: the model has no tokenizer (tokenizer.json), only prompts of token ids work"
+    )]
+    #[non_exhaustive]
+    NoTokenizer {
+        /// What needs it.
+        wanted: &'static str,
+    },
+    /// The sampling parameters are wrong.
+    #[error(transparent)]
+    Sampling(#[from] SamplingError),
+    /// The prompt cannot be tokenized.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+}

@@ -1,0 +1,301 @@
+use super::filter::{logit_of, rank, token_of};
+use super::philox::{GUMBEL_MAX, Noise, gumbel, philox4x32};
+use super::*;
+use proptest::prelude::*;
+
+fn draw(params: &SamplingParams, logits: &[f32], position: u64) -> Drawn {
+    let sampler = Sampler::new(params, 99).unwrap();
+    sampler
+        .draw(logits, position, &mut Scratch::default())
+        .unwrap()
+}
+
+/// The rank-ordered survivors, by full sorting in f64 and the filters' definitions one by one.
+fn reference(params: &SamplingParams, logits: &[f32]) -> Vec<(u32, f64)> {
+    let temperature = f64::from(params.temperature);
+    let mut kept: Vec<(u32, f64)> = (0..).zip(logits.iter().map(|&l| f64::from(l))).collect();
+    kept.retain(|(_, logit)| logit.is_finite());
+    kept.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    if params.top_k > 0 {
+        kept.truncate(params.top_k as usize);
+    }
+    let highest = kept[0].1;
+    let weight = |logit: f64| ((logit - highest) / temperature).exp();
+    if params.top_p < 1.0 {
+        let total: f64 = kept.iter().map(|&(_, logit)| weight(logit)).sum();
+        let mut above = 0.0;
+        let mut survivors = Vec::new();
+        for (index, &(token, logit)) in kept.iter().enumerate() {
+            if index == 0 || above / total < f64::from(params.top_p) {
+                survivors.push((token, logit));
+            }
+            above += weight(logit);
+        }
+        kept = survivors;
+    }
+    kept.retain(|&(_, logit)| weight(logit) >= f64::from(params.min_p));
+    kept
+}
+
+/// The reference's winner and the gap to its runner-up.
+fn reference_draw(params: &SamplingParams, logits: &[f32], position: u64) -> (u32, f64) {
+    let noise = Noise::new(params.seed.unwrap(), position);
+    let temperature = f64::from(params.temperature);
+    let mut scores: Vec<(u32, f64)> = reference(params, logits)
+        .into_iter()
+        .map(|(token, logit)| (token, logit / temperature + gumbel(noise.word(token))))
+        .collect();
+    scores.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    let second = scores.get(1).map_or(f64::NEG_INFINITY, |score| score.1);
+    (scores[0].0, (scores[0].1 - second) * temperature)
+}
+
+#[test]
+fn philox_matches_the_published_vectors() {
+    let vectors = [
+        (
+            [0; 4],
+            [0; 2],
+            [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8],
+        ),
+        (
+            [u32::MAX; 4],
+            [u32::MAX; 2],
+            [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd],
+        ),
+        (
+            [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
+            [0xa409_3822, 0x299f_31d0],
+            [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1],
+        ),
+    ];
+    for (counter, key, expected) in vectors {
+        assert_eq!(philox4x32(counter, key), expected);
+    }
+}
+
+#[test]
+fn gumbel_is_finite_and_increasing() {
+    let words = [0, 1, 2, 1 << 20, 1 << 31, u32::MAX - 1, u32::MAX];
+    let noise: Vec<f64> = words.iter().map(|&word| gumbel(word)).collect();
+    assert!(noise.is_sorted_by(|a, b| a < b));
+    assert!(noise[0] > -3.2 && noise[6] < GUMBEL_MAX);
+}
+
+#[test]
+fn ranks_order_by_logit_then_token() {
+    let ordered = [
+        rank(f32::MAX, 5),
+        rank(1.5, 0),
+        rank(1.0, 3),
+        rank(1.0, 4),
+        rank(-0.0, 1),
+        rank(0.0, 2),
+        rank(-1.0, 0),
+        rank(f32::MIN, 0),
+    ];
+    assert!(ordered.is_sorted());
+    assert_eq!((token_of(ordered[2]), logit_of(ordered[2])), (3, 1.0));
+    assert_eq!((token_of(ordered[6]), logit_of(ordered[6])), (0, -1.0));
+}
+
+#[test]
+fn unusable_logits_are_errors() {
+    let sampler = Sampler::new(&SamplingParams::sampled(1.0), 0).unwrap();
+    let mut scratch = Scratch::default();
+    let mut draw = |logits: &[f32]| sampler.draw(logits, 0, &mut scratch);
+    let infinity = f32::INFINITY;
+    assert_eq!(draw(&[]), Err(DrawError::NothingToDraw { vocabulary: 0 }));
+    assert_eq!(
+        draw(&[-infinity; 3]),
+        Err(DrawError::NothingToDraw { vocabulary: 3 })
+    );
+    assert_eq!(
+        draw(&[0.0, f32::NAN, infinity]),
+        Err(DrawError::NotANumber { token: 1 })
+    );
+    assert_eq!(
+        draw(&[0.0, infinity, f32::NAN]),
+        Err(DrawError::Infinite { token: 1 })
+    );
+    assert_eq!(draw(&[-infinity, 3.0, -infinity]).unwrap().token, 1);
+}
+
+#[test]
+fn greedy_takes_the_lowest_id_of_a_tie() {
+    let params = SamplingParams::greedy();
+    assert_eq!(
+        draw(&params, &[1.0, 3.0, 2.5, 3.0], 0),
+        Drawn {
+            token: 1,
+            margin: 0.0
+        }
+    );
+    assert_eq!(
+        draw(&params, &[1.0, 3.0, 2.5], 0),
+        Drawn {
+            token: 1,
+            margin: 0.5
+        }
+    );
+    assert_eq!(
+        draw(&params, &[-4.0], 0),
+        Drawn {
+            token: 0,
+            margin: f32::INFINITY
+        }
+    );
+    let off = SamplingParams::sampled(0.9).do_sample(false);
+    assert_eq!(draw(&off, &[-0.0, 0.0], 3).token, 0);
+}
+
+#[test]
+fn out_of_range_fields_are_named() {
+    let base = SamplingParams::sampled(1.0);
+    let cases = [
+        (base.clone().temperature(f32::NAN), "temperature"),
+        (base.clone().temperature(f32::INFINITY), "temperature"),
+        (base.clone().temperature(-0.5), "temperature"),
+        (base.clone().top_p(-0.1), "top_p"),
+        (base.clone().top_p(f32::NAN), "top_p"),
+        (base.clone().min_p(1.01), "min_p"),
+        (base.clone().temperature(0.0).do_sample(true), "temperature"),
+    ];
+    for (params, field) in cases {
+        assert_eq!(
+            Sampler::new(&params, 0).unwrap_err().field(),
+            field,
+            "{params:?}"
+        );
+    }
+    assert!(base.top_p(0.0).validate().is_ok());
+}
+
+#[test]
+fn draws_follow_the_filtered_distribution() {
+    let logits = [2.0, 1.0, 0.5, 0.0, -0.5, -1.0, -2.0, 1.5];
+    for params in [
+        SamplingParams::sampled(1.0),
+        SamplingParams::sampled(0.6).top_k(4),
+        SamplingParams::sampled(1.3).top_p(0.8),
+        SamplingParams::sampled(2.0).min_p(0.3),
+    ] {
+        let params = params.seed(1234);
+        let kept = reference(&params, &logits);
+        let temperature = f64::from(params.temperature);
+        let weights: Vec<f64> = kept.iter().map(|k| (k.1 / temperature).exp()).collect();
+        let total: f64 = weights.iter().sum();
+        let draws = 40_000;
+        let mut counts = [0u32; 8];
+        for position in 0..draws {
+            counts[draw(&params, &logits, position).token as usize] += 1;
+        }
+        let expected = |weight: f64| weight / total * draws as f64;
+        let chi: f64 = kept
+            .iter()
+            .zip(&weights)
+            .map(|(&(token, _), &weight)| {
+                let off = f64::from(counts[token as usize]) - expected(weight);
+                off * off / expected(weight)
+            })
+            .sum();
+        // The 99.99 % quantile at seven degrees of freedom is below 30.
+        assert!(chi < 30.0, "{params:?}: chi squared {chi}, {counts:?}");
+        assert_eq!(
+            counts.iter().filter(|&&count| count > 0).count(),
+            kept.len()
+        );
+    }
+}
+
+#[test]
+fn order_of_draws_and_scratch_do_not_matter() {
+    let logits: Vec<f32> = (0..500).map(|i| ((i * 37) % 101) as f32 * 0.05).collect();
+    let sampler = Sampler::new(&SamplingParams::sampled(0.8).top_p(0.9), 5).unwrap();
+    let alone: Vec<Drawn> = (0..50)
+        .map(|position| {
+            sampler
+                .draw(&logits, position, &mut Scratch::default())
+                .unwrap()
+        })
+        .collect();
+    let mut scratch = Scratch::default();
+    let other = SamplingParams::sampled(1.2).top_k(3);
+    for position in (0..50).rev() {
+        Sampler::new(&other, 8)
+            .unwrap()
+            .draw(&logits[..77], position, &mut scratch)
+            .unwrap();
+        let drawn = sampler.draw(&logits, position, &mut scratch).unwrap();
+        assert_eq!(drawn, alone[usize::try_from(position).unwrap()]);
+    }
+}
+
+fn params() -> impl Strategy<Value = SamplingParams> {
+    let temperature = prop_oneof![Just(1.0f32), Just(0.7), 0.05f32..3.0];
+    let top_k = prop_oneof![Just(0u32), Just(1), 1u32..50, Just(5000)];
+    let top_p = prop_oneof![Just(1.0f32), Just(0.0), 0.01f32..1.0, Just(0.999)];
+    let min_p = prop_oneof![Just(0.0f32), Just(1.0), 0.0f32..0.5];
+    (temperature, top_k, top_p, min_p, any::<u64>()).prop_map(|(t, k, p, min, seed)| {
+        SamplingParams::sampled(t)
+            .top_k(k)
+            .top_p(p)
+            .min_p(min)
+            .seed(seed)
+    })
+}
+
+fn logits() -> impl Strategy<Value = Vec<f32>> {
+    let logit = prop_oneof![
+        8 => -10.0f32..10.0,
+        1 => Just(f32::NEG_INFINITY),
+        2 => (-8i8..8).prop_map(|step| f32::from(step) * 0.5),
+        1 => (-8i8..8).prop_map(|step| 3.0 + f32::from(step) * 3e-4),
+    ];
+    let length = prop_oneof![1usize..40, 200usize..3000];
+    length
+        .prop_flat_map(move |length| prop::collection::vec(logit.clone(), length))
+        .prop_filter("needs a finite logit", |logits| {
+            logits.iter().any(|logit| logit.is_finite())
+        })
+}
+
+proptest! {
+    #[test]
+    fn draws_match_the_sorted_reference(
+        params in params(),
+        logits in logits(),
+        position in any::<u64>(),
+    ) {
+        let drawn = draw(&params, &logits, position);
+        let (token, gap) = reference_draw(&params, &logits, position);
+        prop_assert!(drawn.margin >= 0.0);
+        prop_assert!(f64::from(drawn.margin) <= gap * (1.0 + 1e-6));
+        if drawn.margin > 1e-6 {
+            prop_assert_eq!(drawn.token, token);
+        }
+    }
+
+    /// Moving every logit by less than half of the margin never changes the token, which is what
+    /// callers rely on when they excuse a difference by its margin.
+    #[test]
+    fn margins_are_guarantees(
+        params in params(),
+        logits in logits(),
+        shifts in prop::collection::vec(-0.49f32..0.49, 3000),
+        extreme in any::<bool>(),
+    ) {
+        let drawn = draw(&params, &logits, 0);
+        let margin = drawn.margin.min(1e-3);
+        prop_assume!(margin > 1e-5);
+        let moved: Vec<f32> = logits
+            .iter()
+            .zip(&shifts)
+            .map(|(logit, shift)| {
+                let shift = if extreme { 0.49f32.copysign(*shift) } else { *shift };
+                logit + shift * margin
+            })
+            .collect();
+        prop_assert_eq!(draw(&params, &moved, 0).token, drawn.token);
+    }
+}

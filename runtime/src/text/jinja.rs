@@ -1,0 +1,130 @@
+//! The template environment that Hugging Face chat templates expect.
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Kwargs, Value, ValueKind};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, escape_formatter};
+
+use super::python_json::Dumps;
+
+/// Nested calls and blocks a template may use.
+const RECURSION: usize = 128;
+
+/// The message of `raise_exception`, found again as the source of the render error.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Raised(pub(super) String);
+
+/// An environment with the settings and functions of `transformers`.
+pub(super) fn environment() -> Environment<'static> {
+    let mut env = Environment::new();
+    let syntax = SyntaxConfig::builder()
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .build();
+    if let Ok(syntax) = syntax {
+        env.set_syntax(syntax);
+    }
+    env.set_auto_escape_callback(|_| AutoEscape::None);
+    env.set_recursion_limit(RECURSION);
+    env.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    env.set_formatter(|out, state, value| {
+        let kind = value.kind();
+        if kind == ValueKind::None {
+            return out.write_str("None").map_err(Error::from);
+        }
+        if kind == ValueKind::Bool {
+            let text = if value.is_true() { "True" } else { "False" };
+            return out.write_str(text).map_err(Error::from);
+        }
+        escape_formatter(out, state, value)
+    });
+    env.add_filter("tojson", to_json);
+    env.add_function("raise_exception", raise_exception);
+    env.add_function("strftime_now", strftime_now);
+    env
+}
+
+fn raise_exception(message: String) -> Result<Value, Error> {
+    Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
+}
+
+/// The local time, formatted.
+fn strftime_now(format: String) -> Result<String, Error> {
+    let now = jiff::ZonedDateTime::now();
+    jiff::fmt::strtime::format(&format, &now).map_err(|error| {
+        Error::new(
+            ErrorKind::InvalidOperation,
+            format!("strftime_now: {error}"),
+        )
+    })
+}
+
+/// `json.dumps(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False)`.
+fn to_json(
+    value: &Value,
+    ensure_ascii: Option<bool>,
+    indent: Option<Value>,
+    options: Kwargs,
+) -> Result<String, Error> {
+    if value.is_undefined() {
+        return Err(Error::new(
+            ErrorKind::UndefinedError,
+            "tojson of an undefined value",
+        ));
+    }
+    let indent = indent.or(options.get("indent")?);
+    let indent = match indent.filter(|indent| !indent.is_none()) {
+        None => None,
+        Some(text) if text.kind() == ValueKind::String => Some(text.to_string()),
+        Some(count) => Some(" ".repeat(usize::from(u8::try_from(count)?))),
+    };
+    let separators: Option<Vec<String>> = options.get("separators")?;
+    let (item, key) = match separators.as_deref() {
+        None if indent.is_some() => (",", ": "),
+        None => (", ", ": "),
+        Some([item, key]) => (item.as_str(), key.as_str()),
+        Some(_) => {
+            let message = "tojson: separators must be a pair";
+            return Err(Error::new(ErrorKind::InvalidOperation, message));
+        }
+    };
+    let dumps = Dumps {
+        ensure_ascii: ensure_ascii
+            .or(options.get("ensure_ascii")?)
+            .unwrap_or(false),
+        item_separator: item.to_owned(),
+        key_separator: key.to_owned(),
+        sort_keys: options.get::<Option<bool>>("sort_keys")?.unwrap_or(false),
+        indent,
+    };
+    options.assert_all_used()?;
+    let json = serde_json::to_value(value).map_err(|error| {
+        Error::new(ErrorKind::BadSerialization, "cannot write as JSON").with_source(error)
+    })?;
+    Ok(dumps.write(&json))
+}
+
+/// Turns `{% generation %}` blocks, which mark the assistant's text for training, into blocks that
+/// always render. Whitespace control stays as it is.
+pub(super) fn open_generation_blocks(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(start) = rest.find("{%") {
+        let (before, tag) = rest.split_at(start);
+        out.push_str(before);
+        let end = tag.find("%}").map_or(tag.len(), |end| end + 2);
+        let (tag, after) = tag.split_at(end);
+        let word = tag.trim_start_matches("{%").trim_start_matches(['-', '+']);
+        let word = word
+            .trim_end_matches("%}")
+            .trim_end_matches(['-', '+'])
+            .trim();
+        match word {
+            "generation" => out.push_str(&tag.replacen("generation", "if true", 1)),
+            "endgeneration" => out.push_str(&tag.replacen("endgeneration", "endif", 1)),
+            _ => out.push_str(tag),
+        }
+        rest = after;
+    }
+    out + rest
+}

@@ -1,0 +1,285 @@
+//! The tokenizer trait and its implementation over a `tokenizer.json`.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use tokenizers::DecoderWrapper;
+
+/// Text to token ids and back.
+///
+/// Implement it to bring a tokenizer of your own; [`HfTokenizer`] reads `tokenizer.json`.
+pub trait Tokenizer: Send + Sync + std::fmt::Debug {
+    /// Token ids of a text. Special tokens written out in the text become their ids;
+    /// `add_special_tokens` adds those that the tokenizer puts around a text by itself.
+    ///
+    /// # Errors
+    /// When the text cannot be tokenized.
+    fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, TokenizerError>;
+
+    /// Text of token ids. Unknown ids give no text; special tokens give none if `skip_special_tokens`.
+    ///
+    /// # Errors
+    /// When the ids cannot be decoded.
+    fn decode(&self, ids: &[u32], skip_special_tokens: bool) -> Result<String, TokenizerError>;
+
+    /// The id of a token's exact content.
+    fn token_to_id(&self, token: &str) -> Option<u32>;
+
+    /// The content of a token, in the tokenizer's own spelling.
+    fn id_to_token(&self, id: u32) -> Option<String>;
+
+    /// Number of tokens, added ones included.
+    fn vocab_size(&self) -> usize;
+
+    /// Whether a token is special: skipped in text that people read.
+    fn is_special(&self, id: u32) -> bool;
+
+    /// What a token adds to a text, for streaming. The default suits every tokenizer whose text does
+    /// not change far behind the newest token.
+    fn piece(&self, id: u32) -> Piece {
+        let _ = id;
+        Piece::Context { open: false }
+    }
+}
+
+/// What one token adds to a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Piece {
+    /// These bytes, whatever stands before; they may be a part of a character.
+    Bytes(Vec<u8>),
+    /// Something that depends on the tokens before. If `open`, its text is not settled before the
+    /// next token that is not open.
+    #[non_exhaustive]
+    Context {
+        /// Whether later tokens may change the text of this one.
+        open: bool,
+    },
+}
+
+/// A tokenizer that failed to load, encode or decode.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenizerError {
+    /// The file cannot be read.
+    #[error("{}: cannot read the tokenizer: {source}", path.display())]
+    #[non_exhaustive]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// The file is not a tokenizer this version understands.
+    #[error("{}: not a usable tokenizer: {message}", path.display())]
+    #[non_exhaustive]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        message: String,
+    },
+    /// A text could not be tokenized.
+    #[error("cannot tokenize the text: {message}")]
+    #[non_exhaustive]
+    Encode {
+        /// The cause.
+        message: String,
+    },
+    /// Token ids could not be decoded.
+    #[error("cannot decode the tokens: {message}")]
+    #[non_exhaustive]
+    Decode {
+        /// The cause.
+        message: String,
+    },
+}
+
+/// A Hugging Face tokenizer read from `tokenizer.json`.
+pub struct HfTokenizer {
+    inner: tokenizers::Tokenizer,
+    special: HashSet<u32>,
+    spelling: Spelling,
+}
+
+/// How tokens spell their text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spelling {
+    /// One character per byte: a token's text is independent of its neighbours.
+    ByteLevel,
+    /// Anything else, where tokens like `<0x0A>` stand for bytes.
+    ByteFallback,
+    /// Anything else.
+    Other,
+}
+
+impl std::fmt::Debug for HfTokenizer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HfTokenizer")
+            .field("vocab_size", &self.vocab_size())
+            .field("spelling", &self.spelling)
+            .finish_non_exhaustive()
+    }
+}
+
+impl HfTokenizer {
+    /// Reads a `tokenizer.json`. Truncation and padding settings in it are ignored.
+    ///
+    /// # Errors
+    /// Names the file when it is missing or not a tokenizer.
+    ///
+    /// ```
+    /// use pawl::HfTokenizer;
+    ///
+    /// let error = HfTokenizer::from_file("no/such/tokenizer.json").unwrap_err();
+    /// assert!(error.to_string().contains("no/such/tokenizer.json"));
+    /// ```
+    pub fn from_file(path: impl AsRef<Path>) -> Result<HfTokenizer, TokenizerError> {
+        let path = path.as_ref();
+        let bytes = std::fs::read(path).map_err(|source| TokenizerError::Read {
+            path: path.to_path_buf(),
+            source,
+        })?;
+        HfTokenizer::parse(&bytes).map_err(|error| unusable(path, &error))
+    }
+
+    /// Reads the content of a `tokenizer.json`.
+    ///
+    /// # Errors
+    /// When it is not a tokenizer.
+    ///
+    /// ```
+    /// use pawl::{HfTokenizer, Tokenizer};
+    ///
+    /// let json = r#"{"version": "1.0", "added_tokens": [], "model":
+    ///     {"type": "WordLevel", "vocab": {"a": 0, "[UNK]": 1}, "unk_token": "[UNK]"}}"#;
+    /// let tokenizer = HfTokenizer::from_bytes(json.as_bytes())?;
+    /// assert_eq!(tokenizer.encode("a", false)?, [0]);
+    /// # Ok::<(), pawl::TokenizerError>(())
+    /// ```
+    pub fn from_bytes(bytes: &[u8]) -> Result<HfTokenizer, TokenizerError> {
+        HfTokenizer::parse(bytes).map_err(|error| unusable(Path::new("tokenizer.json"), &error))
+    }
+
+    fn parse(bytes: &[u8]) -> Result<HfTokenizer, tokenizers::Error> {
+        let mut inner = tokenizers::Tokenizer::from_bytes(bytes)?;
+        inner.with_truncation(None)?;
+        inner.with_padding(None);
+        let added = inner.get_added_tokens_decoder();
+        let special = added
+            .iter()
+            .filter(|(_, token)| token.special)
+            .map(|(id, _)| *id)
+            .collect();
+        let spelling = inner.get_decoder().map_or(Spelling::Other, spelling);
+        Ok(HfTokenizer {
+            inner,
+            special,
+            spelling,
+        })
+    }
+}
+
+fn unusable(path: &Path, error: &tokenizers::Error) -> TokenizerError {
+    TokenizerError::Parse {
+        path: path.to_path_buf(),
+        message: error.to_string(),
+    }
+}
+
+fn spelling(decoder: &DecoderWrapper) -> Spelling {
+    let chain = if let DecoderWrapper::Sequence(sequence) = decoder {
+        sequence.get_decoders()
+    } else {
+        std::slice::from_ref(decoder)
+    };
+    if let [DecoderWrapper::ByteLevel(_)] = chain {
+        return Spelling::ByteLevel;
+    }
+    if chain
+        .iter()
+        .any(|decoder| matches!(decoder, DecoderWrapper::ByteFallback(_)))
+    {
+        return Spelling::ByteFallback;
+    }
+    Spelling::Other
+}
+
+impl Tokenizer for HfTokenizer {
+    fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, TokenizerError> {
+        self.inner
+            .encode_fast(text, add_special_tokens)
+            .map(|encoding| encoding.get_ids().to_vec())
+            .map_err(|error| TokenizerError::Encode {
+                message: error.to_string(),
+            })
+    }
+
+    fn decode(&self, ids: &[u32], skip_special_tokens: bool) -> Result<String, TokenizerError> {
+        self.inner
+            .decode(ids, skip_special_tokens)
+            .map_err(|error| TokenizerError::Decode {
+                message: error.to_string(),
+            })
+    }
+
+    fn token_to_id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    fn id_to_token(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.inner.get_vocab_size(true)
+    }
+
+    fn is_special(&self, id: u32) -> bool {
+        self.special.contains(&id)
+    }
+
+    fn piece(&self, id: u32) -> Piece {
+        match self.spelling {
+            Spelling::ByteLevel => Piece::Bytes(
+                self.id_to_token(id)
+                    .map(byte_level_bytes)
+                    .unwrap_or_default(),
+            ),
+            Spelling::ByteFallback => Piece::Context {
+                open: self.id_to_token(id).is_some_and(|token| is_byte(&token)),
+            },
+            Spelling::Other => Piece::Context { open: false },
+        }
+    }
+}
+
+/// Whether a token is of the form `<0xE4>`.
+fn is_byte(token: &str) -> bool {
+    token
+        .strip_prefix("<0x")
+        .and_then(|rest| rest.strip_suffix('>'))
+        .is_some_and(|digits| digits.len() == 2 && u8::from_str_radix(digits, 16).is_ok())
+}
+
+/// The bytes of a token in the byte-level alphabet; a token outside of it (an added one) is its text.
+fn byte_level_bytes(token: String) -> Vec<u8> {
+    match token.chars().map(byte_of).collect() {
+        Some(bytes) => bytes,
+        None => token.into_bytes(),
+    }
+}
+
+/// The byte-level alphabet: printable Latin-1 characters are themselves, the 68 other bytes follow
+/// in order from U+0100.
+fn byte_of(character: char) -> Option<u8> {
+    let code = u32::from(character);
+    let offset = u8::try_from(code.checked_sub(0x100).unwrap_or(u32::MAX));
+    match (u8::try_from(code), offset) {
+        (Ok(byte @ (b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF)), _) => Some(byte),
+        (_, Ok(offset @ 0..=32)) => Some(offset),
+        (_, Ok(offset @ 33..=66)) => Some(offset - 33 + 0x7F),
+        (_, Ok(67)) => Some(0xAD),
+        _ => None,
+    }
+}
