@@ -245,13 +245,8 @@ fn the_checkpoint_decides_tying() {
         assert_eq!(tied.map(|model| model.output), Ok(None), "{name}");
 
         let silent = describe(&without(&bare, &["tie_word_embeddings"]));
-        match silent {
-            Ok(model) => assert_eq!((name, model.output), ("lfm2", None)),
-            Err(error) => assert!(
-                matches!(error, DescribeError::Tensors { .. }),
-                "{name}: {error}"
-            ),
-        }
+        let ties_when_silent = name == "lfm2";
+        assert_eq!(silent.is_ok(), ties_when_silent, "{name}");
     }
 }
 

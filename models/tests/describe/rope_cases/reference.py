@@ -87,6 +87,8 @@ CASES = [
     (yarn, 64, 4096, dict(rope_type="yarn", original_max_position_embeddings=512, rope_theta=10000.0)),
     (yarn, 64, 8, dict(YARN, rope_theta=10000.0)),
     (yarn, 64, 4096, dict(YARN, factor=0.5, rope_theta=10000.0)),
+    (yarn, 8, 1000000, dict(YARN, beta_fast=20000, rope_theta=100.0)),
+    (yarn, 64, 6, dict(YARN, rope_theta=10000.0)),
 ]
 
 
