@@ -1,1 +1,34 @@
-//! kernels
+//! Pawl's operators for ONNX Runtime's CPU provider.
+//!
+//! Each operator is a kernel over slices and bank pointers (`kernel.rs`), tried without ONNX Runtime,
+//! and a thin wrapper (`operator.rs`) that checks every input before the kernel touches memory.
+
+mod batch;
+mod causal_conv;
+mod error;
+mod gated_delta_net;
+mod gemm;
+
+mod isa;
+mod math;
+mod memory;
+mod node;
+mod paged_attention;
+mod parallel;
+mod scratch;
+mod tensor;
+
+pub(crate) use causal_conv::replay_conv;
+pub(crate) use error::KernelError;
+pub(crate) use gated_delta_net::{Heads, Transition, replay_delta};
+
+/// The domain `pawl`, version 1, with all its operators.
+///
+/// # Errors
+/// When ONNX Runtime refuses to register one.
+pub(crate) fn domain() -> ort::Result<ort::operator::OperatorDomain> {
+    ort::operator::OperatorDomain::new("pawl")?
+        .add(paged_attention::PagedAttention)?
+        .add(causal_conv::CausalConv)?
+        .add(gated_delta_net::GatedDeltaNet)
+}

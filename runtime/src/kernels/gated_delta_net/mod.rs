@@ -1,0 +1,12 @@
+//! `pawl::GatedDeltaNet`: linear attention with a gated delta rule over a bank of states.
+
+mod kernel;
+mod layout;
+mod operator;
+mod prepare;
+mod recurrent;
+mod replay;
+
+pub(crate) use layout::{Heads, Transition};
+pub(super) use operator::GatedDeltaNet;
+pub(crate) use replay::replay as replay_delta;

@@ -1,0 +1,54 @@
+//! Applying captured transitions to a committed state.
+
+#![allow(unsafe_code)]
+#![expect(
+    clippy::indexing_slicing,
+    reason = "extents are those of the layer, checked at the entry"
+)]
+
+use super::super::isa::{Isa, Level, versioned};
+use super::layout::Heads;
+use super::recurrent::transit;
+
+/// The state after the first `kept` captured transitions, with the arithmetic of the recurrence.
+///
+/// `state` and `into` are `[values, value_dim, key_dim]`; `transitions(t)` is the captured transition
+/// of local token `t`, laid out as [`Heads::transition`] says.
+pub(crate) fn replay<'s>(
+    heads: Heads,
+    state: &[f32],
+    transitions: impl Fn(usize) -> &'s [f32],
+    kept: usize,
+    into: &mut [f32],
+) {
+    into.copy_from_slice(state);
+    let level = Level::best();
+    let layout = heads.transition();
+    for (head, into) in into.chunks_exact_mut(heads.head_state()).enumerate() {
+        for t in 0..kept {
+            let transition = transitions(t);
+            let step = Transition {
+                decay: transition[layout.decay(head)],
+                key: &transition[layout.key(heads.key_head(head))],
+                delta: &transition[layout.delta(head)],
+            };
+            replay_head(level, step, into);
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Transition<'a> {
+    decay: f32,
+    key: &'a [f32],
+    delta: &'a [f32],
+}
+
+versioned!(fn replay_head(step: Transition<'_>, state: &mut [f32]) => replay_body);
+
+#[inline(always)]
+fn replay_body<I: Isa>(step: Transition<'_>, state: &mut [f32]) {
+    for (row, &delta) in state.chunks_exact_mut(step.key.len()).zip(step.delta) {
+        transit::<I>(row, step.decay, step.key, delta);
+    }
+}
