@@ -17,6 +17,8 @@ mod paged_attention;
 mod parallel;
 mod scratch;
 mod tensor;
+#[cfg(test)]
+mod testing;
 
 pub(crate) use causal_conv::replay_conv;
 pub(crate) use error::KernelError;

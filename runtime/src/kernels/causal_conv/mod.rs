@@ -2,6 +2,10 @@
 
 mod kernel;
 mod operator;
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use kernel::replay as replay_conv;
 pub(super) use operator::CausalConv;

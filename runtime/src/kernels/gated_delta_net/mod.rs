@@ -5,7 +5,11 @@ mod layout;
 mod operator;
 mod prepare;
 mod recurrent;
+#[cfg(test)]
+mod reference;
 mod replay;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use layout::{Heads, Transition};
 pub(super) use operator::GatedDeltaNet;

@@ -164,8 +164,7 @@ fn attend_body<I: Isa>(step: &Step<'_>, queries: Cells<'_>, tile: Tile, head: us
                 let run = POSITIONS.min(step.plan.run(position)).min(end - position);
                 let slot = step.plan.slot(tile.row, position);
                 score::<I>(step, (slot, head, run), queries, keys, softmax.scores);
-                let seen = reach.saturating_sub(position);
-                weigh::<I>(step, &mut softmax, seen, run);
+                weigh::<I>(step, &mut softmax, (reach, position, run));
                 gather::<I>(step, (slot, head, run), &mut softmax);
                 position += run;
             }
@@ -214,13 +213,17 @@ fn score<I: Isa>(
     );
 }
 
-/// Turns scores into weights. The first token of the tile sees `seen` of the `run` positions (or all
-/// of them), each later one position more.
+/// Turns the scores of `run` positions from `position` on into weights. The first token of the tile sees
+/// the positions below `reach`, each later token one more.
 #[inline(always)]
-fn weigh<I: Isa>(step: &Step<'_>, softmax: &mut Softmax<'_>, seen: usize, run: usize) {
+fn weigh<I: Isa>(
+    step: &Step<'_>,
+    softmax: &mut Softmax<'_>,
+    (reach, position, run): (usize, usize, usize),
+) {
     let (dim, group) = (step.extents.dim, step.extents.group());
     for (vector, scores) in softmax.scores.chunks_exact_mut(POSITIONS).enumerate() {
-        let seen = (seen + vector / group).min(run);
+        let seen = (reach + vector / group).saturating_sub(position).min(run);
         let (scores, hidden) = scores[..run].split_at_mut(seen);
         hidden.fill(0.0);
         let before = softmax.largest[vector];

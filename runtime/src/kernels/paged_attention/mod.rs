@@ -4,5 +4,9 @@ mod kernel;
 mod operator;
 mod plan;
 mod project;
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod tests;
 
 pub(super) use operator::PagedAttention;

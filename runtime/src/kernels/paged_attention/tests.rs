@@ -1,0 +1,268 @@
+//! Against the definition in float64, against ONNX Runtime's operator, and against itself.
+
+use proptest::prelude::*;
+
+use super::super::testing::node::{Attr, Feed, Found, OneNode, absent, floats, ints};
+use super::super::testing::{Random, assert_close, assert_same, cumulative};
+use super::reference::{self, Heads, Shaping};
+
+/// A node and the data it is run on.
+#[derive(Clone, Debug)]
+struct Case {
+    heads: Heads,
+    block_size: usize,
+    max_blocks: usize,
+    blocks: usize,
+    lengths: Vec<usize>,
+    past: Vec<i32>,
+    table: Vec<i32>,
+    shaping: Shaping,
+    qkv: Vec<f32>,
+    keys: Vec<f32>,
+    values: Vec<f32>,
+}
+
+/// What a random case is drawn from.
+#[derive(Clone, Debug)]
+struct Shape {
+    rows: Vec<(usize, usize)>,
+    heads: Heads,
+    block_size: usize,
+    half: usize,
+    norms: bool,
+}
+
+impl Case {
+    fn random(seed: u64, shape: &Shape) -> Self {
+        let Shape {
+            heads,
+            block_size,
+            half,
+            ..
+        } = *shape;
+        let mut random = Random::new(seed);
+        let (lengths, past): (Vec<usize>, Vec<usize>) = shape.rows.iter().copied().unzip();
+        let tokens = lengths.iter().sum::<usize>();
+        let needed = |row: &(usize, usize)| (row.0 + row.1).div_ceil(block_size);
+        let max_blocks = shape.rows.iter().map(needed).max().unwrap() + random.below(3);
+        let blocks = shape.rows.iter().map(needed).sum::<usize>() + 2;
+        let mut order = random.permutation(blocks).into_iter();
+        let mut table = Vec::new();
+        for row in &shape.rows {
+            let used = needed(row);
+            table.extend(order.by_ref().take(used).map(|block| block as i32));
+            table.resize(table.len() + max_blocks - used, -1);
+        }
+        let norm = |random: &mut Random| shape.norms.then(|| random.floats(heads.dim, 1.5));
+        let (q_norm, k_norm) = (norm(&mut random), norm(&mut random));
+        let rotation = (half > 0).then(|| {
+            let angles = random.floats(tokens * half, 3.0);
+            (
+                angles.iter().map(|a| a.cos()).collect(),
+                angles.iter().map(|a| a.sin()).collect(),
+            )
+        });
+        let width = (heads.q + 2 * heads.kv) * heads.dim;
+        let cache = blocks * block_size * heads.kv * heads.dim;
+        let mut case = Self {
+            heads,
+            block_size,
+            max_blocks,
+            blocks,
+            past: past.iter().map(|&p| p as i32).collect(),
+            lengths,
+            table,
+            shaping: Shaping {
+                rotation,
+                half,
+                q_norm,
+                k_norm,
+                epsilon: 1e-5,
+                scale: f64::from(0.3_f32),
+            },
+            qkv: random.floats(tokens * width, 2.0),
+            keys: random.floats(cache, 1.0),
+            values: random.floats(cache, 1.0),
+        };
+        case.poison();
+        case
+    }
+
+    /// Makes everything in the cache that no row may read not a number.
+    fn poison(&mut self) {
+        let width = self.heads.kv * self.heads.dim;
+        let mut readable = vec![false; self.blocks * self.block_size];
+        for row in 0..self.lengths.len() {
+            (0..self.past[row] as usize).for_each(|p| readable[self.slot(row, p)] = true);
+        }
+        for slot in (0..readable.len()).filter(|&slot| !readable[slot]) {
+            self.keys[slot * width..(slot + 1) * width].fill(f32::NAN);
+            self.values[slot * width..(slot + 1) * width].fill(f32::NAN);
+        }
+    }
+
+    fn slot(&self, row: usize, position: usize) -> usize {
+        let block = self.table[row * self.max_blocks + position / self.block_size];
+        block as usize * self.block_size + position % self.block_size
+    }
+
+    fn node(&self) -> OneNode {
+        OneNode::new("pawl", "PagedAttention")
+            .with("num_heads", Attr::Int(self.heads.q as i64))
+            .with("kv_num_heads", Attr::Int(self.heads.kv as i64))
+            .with("scale", Attr::Float(self.shaping.scale as f32))
+            .with("qk_norm_epsilon", Attr::Float(self.shaping.epsilon as f32))
+            .giving(&["output", "keys_out", "values_out"])
+    }
+
+    fn feeds(&self) -> Vec<Feed> {
+        let (rows, tokens) = (self.lengths.len(), self.lengths.iter().sum());
+        let Heads { q, kv, dim } = self.heads;
+        let cache = [self.blocks, self.block_size, kv, dim];
+        let mut feeds = vec![
+            floats("qkv", &[tokens, (q + 2 * kv) * dim], &self.qkv),
+            floats("keys", &cache, &self.keys),
+            floats("values", &cache, &self.values),
+            ints("cumulative", &[rows + 1], &cumulative(&self.lengths)),
+            ints("past", &[rows], &self.past),
+            ints("table", &[rows, self.max_blocks], &self.table),
+        ];
+        let half = self.shaping.half;
+        match &self.shaping.rotation {
+            Some((cos, sin)) => {
+                feeds.push(floats("cos", &[tokens, half], cos));
+                feeds.push(floats("sin", &[tokens, half], sin));
+            }
+            None => feeds.extend([absent(), absent()]),
+        }
+        for (name, norm) in [
+            ("q_norm", &self.shaping.q_norm),
+            ("k_norm", &self.shaping.k_norm),
+        ] {
+            feeds.push(
+                norm.as_ref()
+                    .map_or_else(absent, |norm| floats(name, &[dim], norm)),
+            );
+        }
+        feeds
+    }
+
+    fn run(&self) -> Vec<Found> {
+        self.node().run(&self.feeds()).unwrap()
+    }
+
+    fn start(&self, row: usize) -> usize {
+        self.lengths[..row].iter().sum()
+    }
+
+    fn only(&self, row: usize) -> Self {
+        let (start, len) = (self.start(row), self.lengths[row]);
+        let cut = |of: &[f32], width: usize| of[start * width..(start + len) * width].to_vec();
+        let mut alone = self.clone();
+        alone.lengths = vec![len];
+        alone.past = vec![self.past[row]];
+        alone.table = self.table[row * self.max_blocks..(row + 1) * self.max_blocks].to_vec();
+        alone.qkv = cut(
+            &self.qkv,
+            (self.heads.q + 2 * self.heads.kv) * self.heads.dim,
+        );
+        alone.shaping.rotation = self
+            .shaping
+            .rotation
+            .as_ref()
+            .map(|(cos, sin)| (cut(cos, self.shaping.half), cut(sin, self.shaping.half)));
+        alone
+    }
+
+    /// Cached keys and values of a row before the step.
+    fn cached(&self, row: usize) -> (Vec<f32>, Vec<f32>) {
+        let width = self.heads.kv * self.heads.dim;
+        let slots = (0..self.past[row] as usize).map(|position| self.slot(row, position));
+        let read = |of: &[f32], slot: usize| of[slot * width..(slot + 1) * width].to_vec();
+        slots
+            .map(|slot| (read(&self.keys, slot), read(&self.values, slot)))
+            .fold(
+                (Vec::new(), Vec::new()),
+                |(mut keys, mut values), (key, value)| {
+                    keys.extend(key);
+                    values.extend(value);
+                    (keys, values)
+                },
+            )
+    }
+
+    fn check(&self, found: &[Found]) {
+        const TOLERANCE: f64 = 5e-6;
+        let width = self.heads.kv * self.heads.dim;
+        let (mut keys, mut values) = (self.keys.clone(), self.values.clone());
+        for row in 0..self.lengths.len() {
+            let alone = self.only(row);
+            let (past_keys, past_values) = self.cached(row);
+            let past = (&past_keys[..], &past_values[..]);
+            let reference = reference::row(self.heads, &alone.qkv, &alone.shaping, past);
+            let start = self.start(row) * self.heads.q * self.heads.dim;
+            let output = &found[0].1[start..start + reference.output.len()];
+            assert_close("output", output, &reference.output, TOLERANCE);
+            for t in 0..self.lengths[row] {
+                let slot = self.slot(row, self.past[row] as usize + t) * width;
+                let narrow = |x: &[f64]| x.iter().map(|&x| x as f32).collect::<Vec<_>>();
+                keys[slot..slot + width]
+                    .copy_from_slice(&narrow(&reference.keys[t * width..][..width]));
+                values[slot..slot + width]
+                    .copy_from_slice(&narrow(&reference.values[t * width..][..width]));
+            }
+        }
+        let known = |of: &[f32]| {
+            of.iter()
+                .map(|&x| if x.is_nan() { 0.0 } else { x })
+                .collect::<Vec<_>>()
+        };
+        assert_close("keys", &known(&found[1].1), &known(&keys), TOLERANCE);
+        assert_same("values", &known(&found[2].1), &known(&values));
+    }
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    let row = (
+        prop_oneof![1..9usize, 15..18usize, Just(70)],
+        prop_oneof![Just(0), 1..100usize],
+    );
+    let heads = (
+        1..4usize,
+        1..5usize,
+        prop_oneof![1..20usize, Just(24), Just(32), Just(64)],
+    );
+    let heads = heads.prop_map(|(kv, group, half)| Heads {
+        q: kv * group,
+        kv,
+        dim: 2 * half,
+    });
+    let block_size = prop_oneof![1..8usize, Just(16), Just(32), Just(256)];
+    (
+        prop::collection::vec(row, 1..4),
+        heads,
+        block_size,
+        0..3usize,
+        any::<bool>(),
+    )
+        .prop_map(|(rows, heads, block_size, rotated, norms)| {
+            let half = [0, heads.dim / 2, heads.dim.div_ceil(4).min(heads.dim / 2)][rotated];
+            Shape {
+                rows,
+                heads,
+                block_size,
+                half,
+                norms,
+            }
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn equals_the_definition(seed: u64, shape in shapes()) {
+        let case = Case::random(seed, &shape);
+        case.check(&case.run());
+    }
+}
