@@ -61,6 +61,20 @@ impl BlockPool {
         Some(taken)
     }
 
+    /// Adds one use to each of `blocks`, or to none where one of them is free.
+    pub(super) fn share(&mut self, blocks: &[BlockId]) -> bool {
+        let used = |block: &BlockId| self.references.get(block.index()).is_some_and(|n| *n > 0);
+        if !blocks.iter().all(used) {
+            return false;
+        }
+        for block in blocks {
+            if let Some(references) = self.references.get_mut(block.index()) {
+                *references = references.saturating_add(1);
+            }
+        }
+        true
+    }
+
     /// Ends one use of each of `blocks`. In the reverse order of [`Self::take`] this restores the free list exactly,
     /// hence last block first.
     pub(super) fn give_back(&mut self, blocks: &[BlockId]) {

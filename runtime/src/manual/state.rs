@@ -1,1 +1,102 @@
-//! State.
+//! State that cannot be lost: what a request keeps between steps, and how a step changes it.
+//!
+//! A speculative step runs more tokens than it keeps. After it, every piece of state must be exactly where running the
+//! kept tokens one by one would have left it, for every request of a ragged batch; and if anything goes wrong before,
+//! exactly where it was. This chapter defines the words; the modules `state`, `kv` and `txn` use them.
+//!
+//! # Definitions
+//!
+//! * **Row**: one token sequence of a step. It starts from one committed state and runs `n` tokens. An ordinary request
+//!   is one row. A *candidate row* starts from the same state as others and does not write a final state.
+//! * **Fixed state**: tensors of constant size per request, whatever the number of tokens: the samples a convolution
+//!   looks back on, the matrix of a recurrent layer.
+//! * **Slot**: the place of one request in every fixed tensor: `Free`, `Reserved` by an admission, or `Committed`.
+//! * **Bank**: one of the two copies of a slot's row. The *active* bank holds the committed state; the *inactive* one is
+//!   free for the next step. The **zero row** is read by a request that has no state yet, and is never written.
+//! * **Paged cache**: keys and values in blocks. A request's *block table* says which; its *committed length* says how
+//!   many positions are valid. What lies beyond is never read, so nothing needs to be rolled back.
+//! * **Checkpoint**: what an operator writes beside its state on a step that captures: for each of the first `c` tokens
+//!   of a row either the full state after the token (form `state`) or the token's *transition* (form `update`).
+//! * **Kept**: how many of a row's tokens stay: the known ones and the accepted drafts. Never zero; to keep nothing is
+//!   to drop the step.
+//! * **Participant**: anything that changes with a step. **Step**: one transaction over all participants.
+//!
+//! # The memory of one fixed tensor
+//!
+//! `[2 * slots + 1, row...]`, bound to the operator as input and output at once. The operator is told, per row, which
+//! row of the tensor to read and which other one to write:
+//!
+//! ```text
+//!            bank 0              bank 1          zero row
+//!   +-----+-----+-----+  +-----+-----+-----+    +---------+
+//!   |  0  |  1  |  2  |  |  3  |  4  |  5  |    |    6    |     slots = 3
+//!   +-----+-----+-----+  +-----+-----+-----+    +---------+
+//!      ^                    |                       |
+//!      +--- slot 0, bank 1 is active: reads 3,      +--- an admission to slot 1 reads 6,
+//!           writes 0                                     writes 1
+//! ```
+//!
+//! # A step, from reservation to publication
+//!
+//! ```text
+//!                 visible to others                      hidden
+//!  reserve        admissions' slots are Reserved         blocks for every position the rows may write
+//!  run            -                                      inactive rows, checkpoints, positions beyond the lengths
+//!  accept         -                                      kept per row
+//!  validate       -                                      - (asks everybody, changes nothing)
+//!  prepare        -                                      partial rows: the state after `kept`, over the final one
+//!  publish        banks flip, tables and lengths grow,   -
+//!                 text and counters move
+//! ```
+//!
+//! Each phase consumes the one before (`Step<Reserved>` to `Step<Prepared>`), so no other order compiles. Publishing has
+//! no way to fail. Dropping a step in any phase frees its slots and blocks; nothing else had changed.
+//!
+//! Where the state of a row comes from is decided by one pure function, `select`, the only place that knows alignment:
+//!
+//! ```text
+//!   one row, n = 4 tokens (1 known, 3 drafts), W = 8 slots, 3 captured, 2 kept
+//!
+//!   tokens             t0   t1   t2   t3
+//!                      known, drafts ...
+//!   kept               ##   ##   --   --
+//!
+//!   form state, left   [S0][S1][S2][  ][  ][  ][  ][  ]     slot kept - 1         = 1: copy S1
+//!   form state, right  [  ][  ][  ][  ][S0][S1][S2][  ]     slot W - n + kept - 1 = 5: copy S1
+//!   form update        [u0][u1][u2][  ][  ][  ][  ][  ]     the state before the step, then u0, u1
+//!   all four kept                                           the final state, already in the inactive row
+//! ```
+//!
+//! A step that captures nothing binds no checkpoint outputs, and all its rows keep everything they ran.
+//!
+//! # Invariants
+//!
+//! Checked by `state::audit` over a snapshot, between steps and during one.
+//!
+//! * **I1** Slots add up: free, reserved and committed ones are all of them, and no more requests are resident than fit.
+//! * **I2** A request owns at most one slot. A free slot keeps nothing of a request. The zero row reads zero.
+//! * **I3** Residents, owners of committed slots and owners of block tables are the same requests, also during a step.
+//! * **I4** Fixed state, paged cache and the engine's books have committed the same number of tokens. (The cache of a
+//!   draft head has its own length.)
+//! * **I5** Every block is free, reserved by exactly one row of a live step, or used by as many tables as it counts. A
+//!   table has exactly the blocks its committed length needs.
+//! * **I6** Committed lengths never fall. Going back is releasing and running again.
+//! * **I7** Every publication ran to its end. If a foreign participant panics in one against its promise, the composite
+//!   says so and refuses further steps.
+//!
+//! # Who may commit
+//!
+//! Pools are owned by the composite and reachable through a step only. Their committing methods ask for a permit that
+//! only the transaction can make. A participant leaves a step by exactly one of two exits, publish or discard. These
+//! types are internal to the crate, so that no example here can show the compiler refusing `publish` before `prepare`;
+//! a unit test pins that the method exists for a prepared step alone.
+//!
+//! # Assumptions
+//!
+//! * One thread owns the composite; a live step borrows it, so there is never a second one.
+//! * Operators write the rows, checkpoints and positions they are told to, and nothing else. A row's result does not
+//!   depend on its neighbours.
+//! * The host can read and write the tensors. Elsewhere, preparing runs small graphs on the device instead.
+//! * The planner admits a request only when the blocks of all residents at their ceilings fit the cache, so growing
+//!   tables does not fail; if it did, the step would not be reserved and nothing would change.
+//! * In builds with debug assertions, rows a step must write and checkpoints it may not read are filled with NaN.

@@ -1,1 +1,4 @@
+//! The planner: single plans by example, whole workloads by simulation against the real pools.
 
+mod plans;
+mod workloads;

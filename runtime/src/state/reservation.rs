@@ -165,6 +165,14 @@ impl<'a> StateReservation<'a> {
         Ok(())
     }
 
+    /// Lets a row of a resident remember another version, as if its slot had moved on meanwhile.
+    #[cfg(test)]
+    pub(crate) fn forge_version(&mut self, row: usize) {
+        if let Some(before) = self.rows.get_mut(row).and_then(|row| row.before.as_mut()) {
+            before.version += 1;
+        }
+    }
+
     /// Makes unwritten memory visible: whatever the step must write and whatever it may not read is NaN.
     fn poison(&mut self) {
         if !cfg!(debug_assertions) {

@@ -35,6 +35,15 @@ impl StepRow {
             new,
         }
     }
+
+    /// Tokens to capture: every one after which the row may end, less the last, whose state is the final one.
+    pub(crate) fn captured(&self) -> usize {
+        if self.drafts == 0 {
+            0
+        } else {
+            self.tokens.saturating_sub(1)
+        }
+    }
 }
 
 /// A request that has published a step and was not released.
@@ -268,7 +277,7 @@ fn reserve_state<'a>(
             request: row.request,
             handle,
             tokens,
-            captured: row.drafts,
+            captured: row.captured(),
         });
     }
     Ok(Some(pool.reserve(&fixed)?))

@@ -54,6 +54,7 @@ pub(super) struct Row {
     before: usize,
     tokens: usize,
     drafts: usize,
+    captured: usize,
     kept: usize,
 }
 
@@ -65,11 +66,13 @@ impl Row {
             drafts,
             ..
         } = row;
+        let (before, captured) = (before.unwrap_or(0), row.captured());
         Self {
             request,
-            before: before.unwrap_or(0),
+            before,
             tokens,
             drafts,
+            captured,
             kept: tokens,
         }
     }
@@ -146,7 +149,7 @@ impl<'a> Step<'a, Reserved> {
         let counts = || {
             self.rows
                 .iter()
-                .map(|row| i32::try_from(row.drafts).unwrap_or(i32::MAX))
+                .map(|row| i32::try_from(row.captured).unwrap_or(i32::MAX))
         };
         match &self.state {
             Some(state) => state.binding(),
@@ -408,6 +411,16 @@ impl<'a, Phase> Step<'a, Phase> {
             self.kv.as_deref(),
             self.head.as_deref(),
         )
+    }
+
+    /// Requests of the rows, in batch order.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = RequestId> {
+        self.rows.iter().map(|row| row.request)
+    }
+
+    #[cfg(test)]
+    pub(super) fn state_mut(&mut self) -> Option<&mut StateReservation<'a>> {
+        self.state.as_deref_mut()
     }
 
     pub(super) fn standing(&self) -> &Standing {

@@ -6,8 +6,10 @@ use crate::ids::RequestId;
 use crate::kv::KvPool;
 use crate::model::spec::{CheckpointSpec, FixedSpec, PagedNames, PagedSpec, StateSpec};
 use crate::state::{StatePool, audit::audit};
-use crate::txn::{Composite, Reserved, Step};
+use crate::txn::{Composite, Keep, Reserved, Step};
 use genai_config_schema::{CheckpointAlignment, CheckpointForm, StateOperator};
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 
 /// Geometry: Dk != Dv, Hv = 2 Hk, kernel 4.
 pub(super) const CHANNELS: usize = 3;
@@ -254,6 +256,43 @@ fn run_paged(
         key[slot(past + t)] = *token as f32;
     }
     (0..past + tokens.len())
-        .map(|position| key[slot(position)] as u32)
+        .map(|position| number(key[slot(position)]))
+        .collect()
+}
+
+pub(super) fn keep(tokens: usize) -> Keep {
+    Keep {
+        tokens: NonZeroUsize::new(tokens).unwrap(),
+        head_tokens: 0,
+    }
+}
+
+pub(super) fn bits_of(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// A token as it was stored: whole and small enough to be exact.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "tokens are small whole numbers"
+)]
+fn number(value: f32) -> u32 {
+    assert_eq!(value.fract(), 0.0);
+    value as u32
+}
+
+/// Every byte of committed fixed state, by request.
+pub(super) fn bits(composite: &Composite) -> BTreeMap<RequestId, Vec<Vec<u32>>> {
+    let rows = |request| {
+        composite
+            .committed_rows(request)
+            .unwrap()
+            .into_iter()
+            .map(bits_of)
+            .collect()
+    };
+    composite
+        .residents()
+        .map(|request| (request, rows(request)))
         .collect()
 }
