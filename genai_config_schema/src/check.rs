@@ -201,6 +201,9 @@ impl Checker<'_> {
     }
 
     fn unknown(&mut self, site: Site<'_>, at: &str, key: &str) -> bool {
+        if self.report.is_full() {
+            return false;
+        }
         let retired = site
             .list("x-retired")
             .iter()
@@ -234,6 +237,10 @@ impl Checker<'_> {
         if site.size("minItems").is_some_and(|least| count < least) {
             let code = site.code.unwrap_or(ConfigCode::OutOfRange);
             return self.fault(code, at, "the list may not be empty");
+        }
+        if let Some(most) = site.size("maxItems").filter(|&most| count > most) {
+            let message = format!("expected at most {most} entries, found {count}");
+            return self.fault(ConfigCode::OutOfRange, at, message);
         }
         let Some(items) = site.schema.get("items") else {
             return true;

@@ -1,4 +1,60 @@
-//! The `genai_config.json` file format.
+//! The `genai_config.json` file format: what a built model folder says about its graphs, their
+//! inputs and outputs, their state, and how they are sampled and batched.
+//!
+//! [`GenaiConfig`] is the file, key for key; build one literally and [write](GenaiConfig::to_json)
+//! it, or [read](GenaiConfig::read) one. Reading reports *everything* that is wrong with a file,
+//! each [error](ConfigError) with a [code](ConfigCode) and a JSON path, and nothing is ignored: an
+//! unknown key is an error with a suggestion. Paths of every section must stay inside the model
+//! folder. [`GenaiConfig::manifest`] resolves the declared state to tensor names per layer.
+//!
+//! ```
+//! use genai_config_schema::{GenaiConfig, StateOperator};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let text = include_str!("../tests/fixtures/pawl.json");
+//! let config = GenaiConfig::from_json(text)?;
+//! assert_eq!(config.model.vocab_size, 331);
+//!
+//! let manifest = config.manifest()?;
+//! let delta = &manifest.fixed[3];
+//! assert_eq!(delta.operator, StateOperator::GatedDeltaNet);
+//! assert_eq!(delta.input, "past_key_values.0.recurrent_state");
+//!
+//! let broken = text.replace("\"layer_ids\": [1, 4]", "\"layer_ids\": [1, 7]");
+//! let errors = GenaiConfig::from_json(&broken).unwrap_err();
+//! assert_eq!(errors.errors[0].path, "model.decoder.state_groups[0].layer_ids[1]");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Two spellings
+//!
+//! Each entry of `model.decoder.state_groups` declares the state of some layers. In the *pawl*
+//! spelling a group names its tensors in `bindings`, and state of fixed size has the kind `fixed`.
+//! The spelling of onnxruntime-genai 0.18 is read and written as well: kinds `fixed_conv` and
+//! `fixed_recurrent`, names under `inputs` and `outputs`, captured transitions in `state_update`.
+//! Keys of both in one file are an error; a file with paged groups only and no `bindings` is
+//! genai's. Both resolve to the same [`Manifest`].
+//!
+//! A fixed group with `checkpoint_count` W > 0 has an output of W slots per step: `checkpoint_form`
+//! says what a slot holds (`state`, or the `update` that leads to it), `checkpoint_alignment` which
+//! slot a token has. `state_layout` says whether the operator sees a state row per batch row
+//! (`rows`) or both banks and row indices (`bank`, which needs the inputs `read_rows` and
+//! `write_rows`).
+//!
+//! # JSON Schema
+//!
+//! [`json_schema`] is committed as `schema.json` of this crate and drives the reader, so the two
+//! cannot disagree. Sections for models that are not text decoders (encoders, vision, speech) and
+//! `runtime_profiles` are not part of the format.
+//!
+//! # Example
+//!
+//! A hybrid model of five layers with checkpoints and a drafting head:
+//!
+//! ```json
+#![doc = include_str!("../tests/fixtures/pawl.json")]
+//! ```
 
 mod check;
 mod error;

@@ -63,3 +63,40 @@ pub(crate) fn file_fault(text: &str) -> Option<&'static str> {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Component, Path};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn keys_with_other_characters_are_quoted() {
+        assert_eq!(key("", "model"), "model");
+        assert_eq!(key("a[1]", "b-c"), "a[1].b-c");
+        assert_eq!(key("a", "x.y"), r#"a["x.y"]"#);
+        assert_eq!(key("a", ""), r#"a[""]"#);
+    }
+
+    #[test]
+    fn places_are_related_by_whole_keys() {
+        assert!(related("a.b", "a.b[0].c"));
+        assert!(related("", "a"));
+        assert!(!related("a.b", "a.bc"));
+        assert!(!related("a[1]", "a[10]"));
+    }
+
+    proptest! {
+        #[test]
+        fn accepted_files_stay_inside_the_folder(
+            text in r"(\.|\.\.|[a-c]|/|\\|:){0,6}|\PC{0,8}",
+        ) {
+            if file_fault(&text).is_none() {
+                let mut parts = Path::new(&text).components();
+                prop_assert!(parts.all(|part| matches!(part, Component::Normal(_))));
+            }
+        }
+    }
+}

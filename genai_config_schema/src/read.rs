@@ -48,7 +48,10 @@ impl GenaiConfig {
     /// The file's text: pretty, keys in the format's order, absent keys left out.
     #[must_use]
     pub fn to_json(&self) -> String {
-        format!("{:#}\n", self.to_value())
+        // Not by way of a value, which would spell 0.7 as the nearest float64 of a float32.
+        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        text.push('\n');
+        text
     }
 
     /// Checks a value as if it had been read.

@@ -18,14 +18,14 @@ pub(crate) struct Report {
 impl Report {
     /// Records an error that leaves every value usable.
     pub(crate) fn note(&mut self, code: ConfigCode, path: &str, message: impl Into<String>) {
-        if self.errors.len() < MAX_ERRORS {
+        if !self.is_full() {
             self.errors.push(ConfigError::new(code, path, message));
         }
     }
 
     /// Records an error that makes the value at `path` unusable.
     pub(crate) fn damage(&mut self, code: ConfigCode, path: &str, message: impl Into<String>) {
-        if self.errors.len() < MAX_ERRORS {
+        if !self.is_full() {
             self.damaged.push(path.to_owned());
         }
         self.note(code, path, message);
@@ -33,7 +33,7 @@ impl Report {
 
     /// Records an error about usable values; dropped where it follows from an unusable one.
     pub(crate) fn rule(&mut self, code: ConfigCode, path: &str, message: impl Into<String>) {
-        if self.errors.len() < MAX_ERRORS && !self.damaged_near(path) {
+        if !self.is_full() && !self.damaged_near(path) {
             self.note(code, path, message);
         }
     }
@@ -41,6 +41,11 @@ impl Report {
     /// True when the value at `path`, a part of it or what contains it is unusable.
     pub(crate) fn damaged_near(&self, path: &str) -> bool {
         self.damaged.iter().any(|at| path::related(at, path))
+    }
+
+    /// True when no more errors are collected.
+    pub(crate) fn is_full(&self) -> bool {
+        self.errors.len() >= MAX_ERRORS
     }
 
     /// True when an error with this code was recorded.

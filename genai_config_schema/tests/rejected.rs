@@ -2,11 +2,18 @@
 //!
 //! A case is either `text`, or `base` (a fixture) with JSON pointers to `remove` and to `set`.
 #![allow(missing_docs, reason = "a test program has no public interface")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::wildcard_enum_match_arm,
+    reason = "a wrong index or an unexpected value fails the test"
+)]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use genai_config_schema::{ConfigCode, ConfigErrors, GenaiConfig, MAX_BYTES, MAX_DEPTH};
+use genai_config_schema::{
+    ConfigCode, ConfigErrors, GenaiConfig, MAX_BYTES, MAX_DEPTH, MAX_ERRORS,
+};
 use serde_json::Value;
 
 fn folder(name: &str) -> PathBuf {
@@ -167,4 +174,29 @@ fn misspelt_keys_and_words_get_a_suggestion() {
     let text = errors.to_string();
     assert!(text.contains("did you mean `model`?"), "{text}");
     assert!(text.contains("did you mean `paged_kv`?"), "{text}");
+}
+
+#[test]
+fn large_files_full_of_errors_are_answered() {
+    let list = |entry: &str| vec![entry; MAX_BYTES / 2 / entry.len()].join("");
+    let keys: String = (0..60_000).map(|key| format!("\"k{key}\": 0,")).collect();
+    let decoder = |groups: &str| {
+        format!("{{\"model\": {{\"decoder\": {{\"num_hidden_layers\": 9, {groups}}}}}}}")
+    };
+    for text in [
+        format!("{{{keys} \"model\": 0}}"),
+        format!("{{{} \"model\": 0}}", list("\"model\": 0, ")),
+        decoder(&format!("\"layer_types\": [{}0]", list("0, "))),
+        decoder(&format!(
+            "\"state_groups\": [{}0]",
+            list("{\"kind\": \"paged_vk\"}, ")
+        )),
+        decoder(&format!(
+            "\"state_groups\": [{{\"kind\": \"paged_kv\", \"layer_ids\": [{}0]}}]",
+            list("7, ")
+        )),
+    ] {
+        let errors = GenaiConfig::from_json(&text).expect_err("full of errors");
+        assert!((1..=MAX_ERRORS).contains(&errors.errors.len()));
+    }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::report::Report;
 use crate::template::expand;
-use crate::{ConfigCode, Decoder, GenaiConfig, manifest, path};
+use crate::{ConfigCode, Decoder, GenaiConfig, StateGroup, manifest, path};
 
 use super::groups;
 
@@ -109,27 +109,25 @@ fn decoder(decoder: &Decoder, report: &mut Report) {
     let declared_outputs = declared(&decoder.outputs, "model.decoder.outputs");
     inputs.section(plain(declared_inputs), &[], report);
     outputs.section(plain(declared_outputs), &[], report);
-    for group in groups::known(decoder, report) {
-        let (mut paged_seen, mut fixed_seen) = (BTreeSet::new(), BTreeSet::new());
-        let paged = manifest::paged_layers(decoder, group.group);
-        for layer in paged
-            .into_iter()
-            .filter(|layer| paged_seen.insert(layer.layer))
-        {
-            inputs.add(layer.key_input, &group.at, report);
-            inputs.add(layer.value_input, &group.at, report);
-            outputs.add(layer.key_output, &group.at, report);
-            outputs.add(layer.value_output, &group.at, report);
+    for groups::Group { at, group } in groups::known(decoder, report) {
+        // Ids that are wrong have been reported; each id counts once.
+        let layers: BTreeSet<u32> = group.layer_ids.iter().copied().collect();
+        let known = |layer: &u32| *layer < decoder.num_hidden_layers;
+        let group = StateGroup {
+            layer_ids: layers.into_iter().filter(known).collect(),
+            ..group.clone()
+        };
+        for layer in manifest::paged_layers(decoder, &group) {
+            inputs.add(layer.key_input, &at, report);
+            inputs.add(layer.value_input, &at, report);
+            outputs.add(layer.key_output, &at, report);
+            outputs.add(layer.value_output, &at, report);
         }
-        let fixed = manifest::fixed_tensors(decoder, group.group);
-        for tensor in fixed
-            .into_iter()
-            .filter(|tensor| fixed_seen.insert(tensor.layer))
-        {
-            inputs.add(tensor.input, &group.at, report);
-            outputs.add(tensor.output, &group.at, report);
+        for tensor in manifest::fixed_tensors(decoder, &group) {
+            inputs.add(tensor.input, &at, report);
+            outputs.add(tensor.output, &at, report);
             if let Some(checkpoints) = tensor.checkpoints {
-                outputs.add(checkpoints.output, &group.at, report);
+                outputs.add(checkpoints.output, &at, report);
             }
         }
     }

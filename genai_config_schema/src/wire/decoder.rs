@@ -22,7 +22,7 @@ wire! {
         #[schemars(range(min = 1))]
         pub num_key_value_heads: u32,
         /// Layers; every layer id is below it.
-        #[schemars(range(min = 1, max = 4096))]
+        #[schemars(range(min = 1, max = 1024))]
         pub num_hidden_layers: u32,
         /// Width of an attention head.
         #[schemars(range(min = 1))]
@@ -45,7 +45,7 @@ wire! {
         /// Whether one step may capture checkpoints for some rows and not for others.
         pub captures_in_mixed_steps: Option<bool>,
         /// Every piece of state that a step reads and writes.
-        #[schemars(length(min = 1), extend("x-code" = "C1"))]
+        #[schemars(length(min = 1, max = 32), extend("x-code" = "C1"))]
         pub state_groups: Vec<StateGroup>,
         /// Transitions captured per step, genai-0.18 spelling; 0 is off.
         #[schemars(range(max = 8), extend("x-code" = "C20"))]

@@ -30,7 +30,7 @@ wire! {
         #[schemars(extend("format" = "relative-path"))]
         pub filename: String,
         /// Attention layers of the head; absent means 1.
-        #[schemars(range(min = 1, max = 4096))]
+        #[schemars(range(min = 1, max = 1024))]
         pub num_hidden_layers: Option<u32>,
         /// Key/value heads.
         #[schemars(range(min = 1))]
@@ -116,7 +116,7 @@ wire! {
         #[schemars(extend("format" = "relative-path"))]
         pub filename: String,
         /// Attention layers.
-        #[schemars(range(min = 1, max = 4096))]
+        #[schemars(range(min = 1, max = 1024))]
         pub num_hidden_layers: u32,
         /// Key/value heads.
         #[schemars(range(min = 1))]
