@@ -67,3 +67,6 @@ fn decoder(plan: &Plan<'_>) -> Result<Graph, BuildError> {
     }
     graph.finish()
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,8 @@ mod source;
 mod stage;
 mod symbols;
 mod target;
+#[cfg(test)]
+mod testing;
 
 pub use build_request::{BuildRequest, Progress, StagedExport, build};
 pub use error::BuildError;

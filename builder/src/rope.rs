@@ -148,3 +148,58 @@ fn floats(values: &[f32]) -> Vec<u8> {
         .flat_map(|value| value.to_le_bytes())
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::ir::InitializerData;
+    use crate::graph::{Operator, Output, Place};
+
+    fn table(dtype: Dtype, positions: u64, rope: &Rope) -> Vec<Vec<u8>> {
+        let mut g = GraphBuilder::new("model.onnx");
+        let ids = g.input("ids", Dtype::I64, ["tokens".into()]).unwrap();
+        let request = RotationRequest {
+            rope,
+            positions: &ids,
+            position_count: positions,
+            dtype,
+        };
+        let (cos, sin) = per_position(&mut g, &request).unwrap();
+        let operator = Operator::onnx("Op", "op", [&ids, &cos, &sin]);
+        let [y] = g.node(operator, [Output::main(dtype, cos.dims())]).unwrap();
+        g.output(Place::Result, "y", &y);
+        let bytes = |initializer: &crate::graph::ir::Initializer| match &initializer.data {
+            InitializerData::Values(bytes) => bytes.clone(),
+            InitializerData::Weight(_) => vec![],
+        };
+        g.finish().unwrap().initializers.iter().map(bytes).collect()
+    }
+
+    #[test]
+    fn tables_hold_a_row_per_position_rounded_to_the_nearest() {
+        let rope = Rope {
+            rotary_dim: 4,
+            inverse_frequencies: vec![1.0, 0.01],
+            attention_factor: 1.5,
+        };
+        let halves = table(Dtype::F16, 300, &rope);
+        let brains = table(Dtype::Bf16, 300, &rope);
+        for (row, position) in (0..300_usize).map(|p| (p, p as f32)) {
+            for (column, frequency) in [1.0_f32, 0.01].into_iter().enumerate() {
+                let angle = f64::from(position * frequency);
+                let at = 2 * (2 * row + column);
+                for (which, expected) in [angle.cos() * 1.5, angle.sin() * 1.5]
+                    .into_iter()
+                    .enumerate()
+                {
+                    let half = half::f16::from_le_bytes([halves[which][at], halves[which][at + 1]]);
+                    assert!((half.to_f64() - expected).abs() <= 1.5 / 2048.0);
+                    let brain =
+                        half::bf16::from_le_bytes([brains[which][at], brains[which][at + 1]]);
+                    assert!((brain.to_f64() - expected).abs() <= 1.5 / 256.0);
+                }
+            }
+        }
+        assert_eq!(halves[0].len(), 300 * 2 * 2);
+    }
+}

@@ -245,15 +245,15 @@ impl GraphBuilder {
         outputs: [Output<'_>; N],
     ) -> Result<[Value; N], BuildError> {
         let name = self.scope.node(operator.name);
-        if !self.node_names.insert(name.clone()) {
-            return Err(self.defect(&name, "two nodes have this name"));
-        }
         let mut inputs = Vec::with_capacity(operator.inputs.len());
         for input in operator.inputs {
             inputs.push(match input {
                 Some(value) => self.known(value)?.to_owned(),
                 None => String::new(),
             });
+        }
+        if !self.node_names.insert(name.clone()) {
+            return Err(self.defect(&name, "two nodes have this name"));
         }
         while inputs.last().is_some_and(String::is_empty) {
             inputs.pop();
@@ -303,10 +303,10 @@ impl GraphBuilder {
     }
 
     fn define(&mut self, name: String, dtype: Dtype, dims: Vec<Dim>) -> Result<Value, BuildError> {
-        let known = (dtype, dims.clone());
-        if self.values.insert(name.clone(), known).is_some() {
+        if self.values.contains_key(&name) {
             return Err(self.defect(&name, "two values have this name"));
         }
+        self.values.insert(name.clone(), (dtype, dims.clone()));
         Ok(Value { name, dtype, dims })
     }
 
