@@ -83,10 +83,15 @@ fn copied(input: &Path) -> TempDir {
 }
 
 #[test]
-fn every_fixture_builds_for_every_form_and_the_same_every_time() {
+fn every_fixture_builds_for_every_target_and_the_same_every_time() {
+    let cuda = |options: &mut BuildOptions| options.target = Target::Cuda;
+    let genai = |options: &mut BuildOptions| {
+        options.target = Target::Cuda;
+        options.spelling = Spelling::Genai018;
+    };
     let state = |options: &mut BuildOptions| options.checkpoints = CheckpointOption::State(3);
     let plain = |options: &mut BuildOptions| options.checkpoints = CheckpointOption::None;
-    let variants = [options(|_| ()), options(state), options(plain)];
+    let variants = [options(|_| ()), options(state), options(plain), options(cuda), options(genai)];
     let inputs = FIXTURES.map(fixture);
     for input in inputs.iter().chain([&shipped()]) {
         for options in &variants {

@@ -1,0 +1,58 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use pawl_builder::{BuildOptions, BuildRequest, CheckpointOption, Dtype, Spelling, Target};
+
+/// Builds an ONNX model folder from a Hugging Face checkpoint.
+#[derive(Debug, Parser)]
+#[command(name = "build-model", version)]
+pub(crate) struct Args {
+    /// Folder of the checkpoint: config.json and safetensors.
+    #[arg(long, value_name = "DIR")]
+    input: PathBuf,
+    /// Folder to make; it must not exist.
+    #[arg(long, value_name = "DIR")]
+    output: PathBuf,
+    /// Provider to build for: cpu or cuda.
+    #[arg(long, value_name = "TARGET", default_value_t)]
+    target: Target,
+    /// Element type: f32 on the CPU; f16 (the default there) or bf16 on CUDA.
+    #[arg(long, value_name = "TYPE")]
+    dtype: Option<Dtype>,
+    /// Checkpoints of fixed state: state:W or update:W with W of 1 to 8, or none. One more than
+    /// the number of tokens that can be drafted at a time.
+    #[arg(long, value_name = "FORM", default_value_t)]
+    checkpoints: CheckpointOption,
+    /// Leave the multi-token prediction head out.
+    #[arg(long)]
+    no_mtp: bool,
+    /// Spelling of genai_config.json: pawl, or genai-0.18 for onnxruntime-genai (CUDA only).
+    #[arg(long, value_name = "NAME", default_value_t)]
+    spelling: Spelling,
+    /// Longest sequence in tokens [default: what the model allows].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    max_sequence: Option<u32>,
+    /// Replace the output if it is a model folder.
+    #[arg(long)]
+    force: bool,
+    /// Print the report as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Args {
+    /// What is asked for.
+    pub(crate) fn request(&self) -> BuildRequest {
+        let mut options = BuildOptions::default();
+        options.target = self.target;
+        options.dtype = self.dtype;
+        options.checkpoints = self.checkpoints;
+        options.mtp = !self.no_mtp;
+        options.spelling = self.spelling;
+        options.max_sequence = self.max_sequence;
+        options.force = self.force;
+        BuildRequest::new(&self.input, &self.output, options)
+    }
+}
