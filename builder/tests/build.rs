@@ -91,7 +91,13 @@ fn every_fixture_builds_for_every_target_and_the_same_every_time() {
     };
     let state = |options: &mut BuildOptions| options.checkpoints = CheckpointOption::State(3);
     let plain = |options: &mut BuildOptions| options.checkpoints = CheckpointOption::None;
-    let variants = [options(|_| ()), options(state), options(plain), options(cuda), options(genai)];
+    let variants = [
+        options(|_| ()),
+        options(state),
+        options(plain),
+        options(cuda),
+        options(genai),
+    ];
     let inputs = FIXTURES.map(fixture);
     for input in inputs.iter().chain([&shipped()]) {
         for options in &variants {
