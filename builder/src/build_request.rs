@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use pawl_models::Skipped;
 
 use crate::error::BuildError;
-use crate::onnx::export::{Export, Written};
+use crate::onnx::export::{Export, Layout, Written};
 use crate::options::{BuildOptions, CheckpointOption};
 use crate::plan::Plan;
 use crate::report::{BuildReport, EffectiveOptions, SkippedTensors};
-use crate::source::Checkpoint;
+use crate::source::{Checkpoint, companions};
 use crate::stage::Stage;
 use crate::{config, decoder};
 
@@ -88,6 +88,7 @@ impl StagedExport {
 
 /// Builds a model into a staging folder beside the output.
 ///
+/// Everything that can be refused is refused before the first weight is written.
 /// Peak memory does not depend on the size of the model. Same input and options, same bytes.
 ///
 /// # Errors
@@ -111,18 +112,23 @@ pub fn build(
     };
     let model = pawl_models::describe(&checkpoint.info()).map_err(describe)?;
     let graphs = decoder::emit(&model, options)?;
-    let mut export = Export::new(stage.path(), progress);
-    let shared = export.graphs(&graphs, &checkpoint)?;
+    let layout = Layout::new(&graphs, &checkpoint)?;
     let generation = checkpoint.generation_config();
-    let config = config::genai_config(&model, options, &shared, generation)?;
+    let config = config::genai_config(&model, options, &layout.shared()?, generation)?;
     config.validate().map_err(|errors| {
         BuildError::defect("genai_config.json", "contents", errors.to_string())
     })?;
+    let (companions, absent) = companions(input)?;
+
+    let mut export = Export::new(stage.path(), progress);
+    export.graphs(&layout, &checkpoint)?;
     export.file("genai_config.json", config.to_json().as_bytes())?;
-    export.companions(input)?;
+    export.companions(&companions)?;
     let mut written = export.finish();
     let warnings = checkpoint.warnings().iter().cloned();
-    let warnings = warnings.chain(decoder::warnings(&model, options)?);
+    let warnings = warnings
+        .chain(decoder::warnings(&model, options)?)
+        .chain(absent);
     written.warnings.splice(0..0, warnings);
     let report = report(&Plan::new(&model, options)?, options, written);
     Ok(StagedExport { stage, report })

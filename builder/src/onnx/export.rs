@@ -11,10 +11,39 @@ use crate::error::BuildError;
 use crate::graph::ir::{Graph, InitializerData, SharedPlacement};
 use crate::report::ReportedFile;
 use crate::source::convert::{Converter, NonFinite};
-use crate::source::{Checkpoint, companions};
+use crate::source::{Checkpoint, Companion};
 
 /// Bytes gathered before a write: weights smaller than this would each be a call.
 const GATHERED: usize = 1 << 20;
+
+/// Graphs that are sound, and where their data goes.
+#[derive(Debug)]
+pub(crate) struct Layout<'a> {
+    graphs: &'a [Graph],
+    plan: Plan<'a>,
+}
+
+impl<'a> Layout<'a> {
+    /// Checks the graphs, and that the checkpoint has all their weights in a type that can be
+    /// converted: a wrong one is refused at once, not after an hour of writing.
+    pub(crate) fn new(graphs: &'a [Graph], checkpoint: &Checkpoint) -> Result<Self, BuildError> {
+        for graph in graphs {
+            check::check(graph)?;
+        }
+        let plan = external::plan(graphs)?;
+        for entry in plan.files.iter().flat_map(|file| &file.entries) {
+            if let InitializerData::Weight(weight) = entry.data {
+                checkpoint.segments(weight)?;
+            }
+        }
+        Ok(Self { graphs, plan })
+    }
+
+    /// Where shared initializers will be.
+    pub(crate) fn shared(&self) -> Result<Vec<SharedPlacement>, BuildError> {
+        self.plan.shared(self.graphs)
+    }
+}
 
 /// An export that is being written.
 pub(crate) struct Export<'a> {
@@ -43,17 +72,13 @@ impl<'a> Export<'a> {
         }
     }
 
-    /// Checks the graphs and writes them with their data. Returns where shared initializers are.
+    /// Writes the graphs and their data.
     pub(crate) fn graphs(
         &mut self,
-        graphs: &[Graph],
+        layout: &Layout<'_>,
         checkpoint: &Checkpoint,
-    ) -> Result<Vec<SharedPlacement>, BuildError> {
-        for graph in graphs {
-            check::check(graph)?;
-        }
-        let plan = external::plan(graphs)?;
-        check_weights(&plan, checkpoint)?;
+    ) -> Result<(), BuildError> {
+        let Layout { graphs, plan } = layout;
         self.progress
             .begin(plan.files.iter().map(|file| file.length).sum());
         let mut converter = Converter::new();
@@ -61,13 +86,13 @@ impl<'a> Export<'a> {
             self.data(file, checkpoint, &mut converter)?;
         }
         for (graph, locations) in graphs.iter().zip(&plan.locations) {
-            self.file(graph.file, &encode::encode(graph, &plan, locations)?)?;
+            self.file(graph.file, &encode::encode(graph, plan, locations)?)?;
         }
         self.written.parameters = plan.parameters;
         self.written
             .warnings
             .extend(converter.non_finite().iter().map(non_finite));
-        plan.shared(graphs)
+        Ok(())
     }
 
     /// Writes one small file.
@@ -83,10 +108,8 @@ impl<'a> Export<'a> {
         Ok(())
     }
 
-    /// Copies tokenizer, chat template and settings from the checkpoint's folder.
-    pub(crate) fn companions(&mut self, input: &Path) -> Result<(), BuildError> {
-        let (companions, warnings) = companions(input)?;
-        self.written.warnings.extend(warnings);
+    /// Copies tokenizer, chat template and settings.
+    pub(crate) fn companions(&mut self, companions: &[Companion]) -> Result<(), BuildError> {
         for companion in companions {
             let path = self.folder.join(companion.name);
             let mut from =
@@ -138,17 +161,6 @@ impl<'a> Export<'a> {
         let name = name.to_owned();
         self.written.files.push(ReportedFile { name, bytes });
     }
-}
-
-/// Every weight must be readable before the first is written: a wrong type is refused at once, not
-/// after an hour of writing.
-fn check_weights(plan: &Plan<'_>, checkpoint: &Checkpoint) -> Result<(), BuildError> {
-    for entry in plan.files.iter().flat_map(|file| &file.entries) {
-        if let InitializerData::Weight(weight) = entry.data {
-            checkpoint.segments(weight)?;
-        }
-    }
-    Ok(())
 }
 
 /// A data file that is being written.

@@ -4,7 +4,7 @@
 //! file. To make it anew: take `onnx-ml.proto` out of the `onnx` package from PyPI (1.23 here), then
 //! in a throw-away package with `prost-build` 0.14 and `protox` 0.10:
 //!
-//! ```ignore
+//! ```text
 //! let files = protox::compile(["onnx-ml.proto"], ["."])?;
 //! prost_build::Config::new().disable_comments(["."]).out_dir("out").compile_fds(files)?;
 //! ```

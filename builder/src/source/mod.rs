@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::error::BuildError;
 
-pub(crate) use companions::companions;
+pub(crate) use companions::{Companion, companions};
 
 /// Element types that weights can have in a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
