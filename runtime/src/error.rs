@@ -1,7 +1,9 @@
 //! Error codes, shared by every interface, and the errors of loading and running a model.
 
 use crate::exec::LibraryError;
+use crate::model::ContractErrors;
 use crate::settings::SettingError;
+use genai_config_schema::{ConfigCode, ConfigErrors};
 use std::path::PathBuf;
 
 /// What kind of error it is, in a form that programs and other languages can use. Numbers are stable: they are never
@@ -86,6 +88,12 @@ pub enum LoadError {
         /// What the operating system said.
         source: std::io::Error,
     },
+    /// `genai_config.json` is missing or not valid.
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
+    /// The graphs do not declare what `genai_config.json` says.
+    #[error(transparent)]
+    Contract(#[from] ContractErrors),
     /// A graph file is not a usable ONNX model.
     #[error("`{path}`: {reason}")]
     Graph {
@@ -127,6 +135,11 @@ impl LoadError {
             Self::Setting(_) | Self::Option { .. } => ErrorCode::OptionInvalid,
             Self::Provider { .. } => ErrorCode::ProviderUnavailable,
             Self::File { .. } => ErrorCode::FileUnreadable,
+            Self::Config(errors) => match errors.codes().next() {
+                Some(ConfigCode::Unreadable) => ErrorCode::FileUnreadable,
+                _ => ErrorCode::ConfigInvalid,
+            },
+            Self::Contract(_) => ErrorCode::ContractMismatch,
             Self::Graph { .. } => ErrorCode::GraphInvalid,
             Self::Weights { .. } => ErrorCode::WeightsInvalid,
             Self::Unsupported { .. } => ErrorCode::Unsupported,

@@ -19,7 +19,11 @@ mod txn;
 pub use error::{ErrorCode, LoadError, RunError};
 pub use exec::LibraryError;
 pub use ids::RequestId;
-pub use model::{LoadOptions, Provider};
+pub use model::{
+    ContractCode, ContractErrors, ContractMismatch, LoadOptions, MemoryPlan, Model, ModelInfo,
+    Opened, PlanEntry, Provider, StateGroupInfo, VerifiedGraph, VerifyOptions, VerifyReport,
+    verify,
+};
 pub use request::{Event, FinishReason, Request, SubmitError, Usage};
 pub use sample::{SamplingError, SamplingParams};
 pub use settings::{Setting, SettingError, settings};

@@ -40,6 +40,8 @@ pub(crate) struct Signature {
     pub(crate) hidden: Option<String>,
     /// Columns of hidden rows, in and out; 0 where the graph has none.
     pub(crate) hidden_size: usize,
+    /// Declared inputs that only other providers' operators have; nothing gives them a value.
+    pub(crate) others: Vec<String>,
 }
 
 /// A graph ready to run.

@@ -145,6 +145,7 @@ fn signature() -> Signature {
         vocab: 3,
         hidden: Some("hidden".into()),
         hidden_size: 2,
+        others: Vec::new(),
     }
 }
 
@@ -163,6 +164,8 @@ impl Toy {
             provider: Provider::Cpu,
             threads: None,
             operators: None,
+            optimize: genai_config_schema::GraphOptimizationLevel::All,
+            arena: true,
             entries: Vec::new(),
         };
         let session =

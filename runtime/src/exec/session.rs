@@ -20,6 +20,10 @@ pub(crate) struct SessionSettings {
     pub(crate) threads: Option<NonZeroUsize>,
     /// Pawl's own operators.
     pub(crate) operators: Option<Arc<OperatorDomain>>,
+    /// How far ONNX Runtime rewrites the graph.
+    pub(crate) optimize: genai_config_schema::GraphOptimizationLevel,
+    /// Whether intermediate values come from an arena.
+    pub(crate) arena: bool,
     /// Further configuration entries of ONNX Runtime, by name.
     pub(crate) entries: Vec<(String, String)>,
 }
@@ -73,7 +77,7 @@ impl Session {
         &self.outputs
     }
 
-    pub(super) fn inner(&self) -> &ort::session::Session {
+    pub(crate) fn inner(&self) -> &ort::session::Session {
         &self.inner
     }
 }
@@ -82,11 +86,11 @@ fn configure(loaded: &Loaded, settings: &SessionSettings) -> ort::Result<Session
     // Spinning threads would take the cores from the sampler and from other processes between steps. Memory patterns
     // are kept per input shape, and a step's shapes are different nearly every time.
     let mut builder = ort::session::Session::builder(&loaded.environment)?
-        .with_optimization_level(GraphOptimizationLevel::All)?
+        .with_optimization_level(level(settings.optimize))?
         .with_intra_op_spinning(false)?
         .with_memory_pattern(false)?
         .with_no_environment_execution_providers()?
-        .with_execution_providers(providers(settings.provider)?)?;
+        .with_execution_providers(providers(settings)?)?;
     if let Some(threads) = settings.threads {
         builder = builder.with_intra_threads(threads.get())?;
     }
@@ -100,12 +104,12 @@ fn configure(loaded: &Loaded, settings: &SessionSettings) -> ort::Result<Session
 }
 
 /// The providers to register, most wanted first. Each must register: none is ever replaced by another silently.
-fn providers(provider: Provider) -> ort::Result<Vec<ExecutionProviderDispatch>> {
+fn providers(settings: &SessionSettings) -> ort::Result<Vec<ExecutionProviderDispatch>> {
     let host = ep::CPU::default()
-        .with_arena_allocator(true)
+        .with_arena_allocator(settings.arena)
         .build()
         .error_on_failure();
-    match provider {
+    match settings.provider {
         Provider::Cpu => Ok(vec![host]),
         #[cfg(feature = "cuda")]
         Provider::Cuda { device_id } => Ok(vec![crate::device::cuda_provider(device_id)?, host]),
@@ -113,6 +117,16 @@ fn providers(provider: Provider) -> ort::Result<Vec<ExecutionProviderDispatch>> 
         Provider::Cuda { .. } => Err(ort::Error::new(
             "this build of Pawl has no CUDA support; build it with `--features cuda`",
         )),
+    }
+}
+
+fn level(level: genai_config_schema::GraphOptimizationLevel) -> GraphOptimizationLevel {
+    use genai_config_schema::GraphOptimizationLevel as Wire;
+    match level {
+        Wire::DisableAll => GraphOptimizationLevel::Disable,
+        Wire::Basic => GraphOptimizationLevel::Level1,
+        Wire::Extended => GraphOptimizationLevel::Level2,
+        Wire::All => GraphOptimizationLevel::All,
     }
 }
 

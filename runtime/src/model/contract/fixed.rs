@@ -1,0 +1,224 @@
+//! Fixed state: convolutions, recurrent states, histories, and their checkpoints.
+
+use super::paged::extent;
+use super::pattern::{Axis, Pattern, Side, find, require_same};
+use super::report::{ContractCode, Findings};
+use crate::model::graph_io::GraphIo;
+use crate::model::spec::{CheckpointSpec, FixedSpec};
+use crate::model::tensor_spec::{DataType, TensorSpec};
+use genai_config_schema::{CheckpointForm, Checkpoints, FixedTensor, StateLayout, StateOperator};
+
+/// Checks every fixed tensor; those with a usable state are described, in the manifest's order.
+pub(super) fn check(
+    graph: &GraphIo,
+    tensors: &[FixedTensor],
+    host: bool,
+    findings: &mut Findings,
+) -> Vec<FixedSpec> {
+    tensors
+        .iter()
+        .filter_map(|tensor| check_one(graph, tensor, host, findings))
+        .collect()
+}
+
+fn check_one(
+    graph: &GraphIo,
+    tensor: &FixedTensor,
+    host: bool,
+    findings: &mut Findings,
+) -> Option<FixedSpec> {
+    let input = find(
+        graph,
+        Side::Input,
+        &tensor.input,
+        ContractCode::M1,
+        findings,
+    );
+    let output = find(
+        graph,
+        Side::Output,
+        &tensor.output,
+        ContractCode::M1,
+        findings,
+    );
+    if let (Some(input), Some(output)) = (input, output) {
+        require_same(input, output, findings);
+    }
+    let input = input?;
+    let row = row_shape(tensor, input, host, findings)?;
+    let checkpoints = tensor.checkpoints.as_ref().and_then(|checkpoints| {
+        check_checkpoints(graph, tensor, checkpoints, (input, &row), findings)
+    });
+    Some(FixedSpec {
+        layer: tensor.layer,
+        operator: tensor.operator,
+        input: tensor.input.clone(),
+        output: tensor.output.clone(),
+        row_shape: row.iter().map(|dim| extent(*dim)).collect(),
+        key_heads: tensor.key_heads.map(|heads| extent(heads.into())),
+        checkpoints,
+    })
+}
+
+/// Shape of one row, if the state has the rank of its operator and fixed extents.
+fn row_shape(
+    tensor: &FixedTensor,
+    input: &TensorSpec,
+    host: bool,
+    findings: &mut Findings,
+) -> Option<Vec<u64>> {
+    let axes: &[Axis<'_>] = match tensor.operator {
+        StateOperator::CausalConv => &[
+            Axis::Any("rows"),
+            Axis::Fixed("channels"),
+            Axis::Fixed("kernel - 1"),
+        ],
+        StateOperator::GatedDeltaNet => &[
+            Axis::Any("rows"),
+            Axis::Fixed("value_heads"),
+            Axis::Fixed("value_dim"),
+            Axis::Fixed("key_dim"),
+        ],
+        StateOperator::TokenHistory => &[Axis::Any("rows"), Axis::Fixed("tokens")],
+    };
+    let fits = Pattern::new(None, axes).require(input, ContractCode::M7, findings);
+    if let Some(rows) = input.fixed(0) {
+        findings.add(
+            ContractCode::M12,
+            &input.name,
+            "a row axis that is not fixed",
+            format!("{rows} rows"),
+        );
+    }
+    if tensor.operator == StateOperator::GatedDeltaNet && input.data_type != DataType::F32 {
+        findings.add(
+            ContractCode::M9,
+            &input.name,
+            DataType::F32,
+            input.data_type,
+        );
+    } else if host
+        && tensor.operator != StateOperator::TokenHistory
+        && input.data_type != DataType::F32
+    {
+        findings.add(
+            ContractCode::P4,
+            &input.name,
+            DataType::F32,
+            input.data_type,
+        );
+    }
+    if !fits {
+        return None;
+    }
+    (1..axes.len()).map(|axis| input.fixed(axis)).collect()
+}
+
+fn check_checkpoints(
+    graph: &GraphIo,
+    tensor: &FixedTensor,
+    checkpoints: &Checkpoints,
+    (state, row): (&TensorSpec, &[u64]),
+    findings: &mut Findings,
+) -> Option<CheckpointSpec> {
+    let width = match checkpoints.form {
+        CheckpointForm::State => row.iter().try_fold(1u64, |n, d| n.checked_mul(*d))?,
+        CheckpointForm::Update => update_width(tensor, row, &state.name, findings)?,
+    };
+    let output = find(
+        graph,
+        Side::Output,
+        &checkpoints.output,
+        ContractCode::M4,
+        findings,
+    )?;
+    let (code, pattern) = expected_output(tensor, checkpoints, (state, row), width);
+    pattern.require(output, code, findings);
+    if tensor.operator == StateOperator::GatedDeltaNet && output.data_type != DataType::F32 {
+        findings.add(
+            ContractCode::M9,
+            &output.name,
+            DataType::F32,
+            output.data_type,
+        );
+    }
+    Some(CheckpointSpec {
+        output: checkpoints.output.clone(),
+        count: extent(checkpoints.count.into()),
+        form: checkpoints.form,
+        alignment: checkpoints.alignment,
+        width: extent(width),
+    })
+}
+
+/// Elements of one transition: the input values of a convolution, or decay, key and delta of Gated DeltaNet.
+fn update_width(
+    tensor: &FixedTensor,
+    row: &[u64],
+    name: &str,
+    findings: &mut Findings,
+) -> Option<u64> {
+    match (tensor.operator, row) {
+        (StateOperator::CausalConv, [channels, _]) => Some(*channels),
+        (StateOperator::GatedDeltaNet, [heads, value_dim, key_dim]) => {
+            let key_heads = tensor.key_heads.map_or(0, u64::from);
+            if key_heads == 0 || heads % key_heads != 0 {
+                findings.add(
+                    ContractCode::M10,
+                    name,
+                    format!("value heads that are a multiple of {key_heads} key heads"),
+                    format!("{heads} value heads"),
+                );
+                return None;
+            }
+            let key = key_heads.checked_mul(*key_dim)?;
+            let delta = heads.checked_mul(*value_dim)?;
+            heads.checked_add(key)?.checked_add(delta)
+        }
+        (StateOperator::TokenHistory, _) => Some(1),
+        (StateOperator::CausalConv | StateOperator::GatedDeltaNet, _) => None,
+    }
+}
+
+/// The shape that an output of checkpoints must have. With `bank` the slot axis leads and is known only at run time:
+/// it is empty on a step that captures nothing.
+fn expected_output<'a>(
+    tensor: &FixedTensor,
+    checkpoints: &Checkpoints,
+    (state, row): (&TensorSpec, &[u64]),
+    width: u64,
+) -> (ContractCode, Pattern<'a>) {
+    let count = u64::from(checkpoints.count);
+    let recurrent = tensor.operator == StateOperator::GatedDeltaNet;
+    let update = if recurrent {
+        ContractCode::M11
+    } else {
+        ContractCode::M8
+    };
+    // The element type of a recurrent update is reported under a code of its own.
+    let data_type = (!recurrent).then_some(state.data_type);
+    let (code, axes) = match (checkpoints.form, tensor.layout) {
+        (CheckpointForm::State, layout) => {
+            let slots = match layout {
+                StateLayout::Bank => Axis::Run("slots"),
+                StateLayout::Rows => Axis::Is(count),
+            };
+            let row = row.iter().map(|dim| Axis::Is(*dim));
+            let axes = [slots, Axis::Any("rows")].into_iter().chain(row).collect();
+            (ContractCode::M4, axes)
+        }
+        (CheckpointForm::Update, StateLayout::Bank) => (
+            update,
+            vec![Axis::Run("slots"), Axis::Any("rows"), Axis::Is(width)],
+        ),
+        (CheckpointForm::Update, StateLayout::Rows) if recurrent => (
+            update,
+            vec![Axis::Any("rows"), Axis::Is(count.saturating_mul(width))],
+        ),
+        (CheckpointForm::Update, StateLayout::Rows) => (
+            update,
+            vec![Axis::Any("rows"), Axis::Is(count), Axis::Is(width)],
+        ),
+    };
+    (code, Pattern::new(data_type, axes))
+}

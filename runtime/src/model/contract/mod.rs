@@ -1,0 +1,149 @@
+//! Whether the graphs declare what `genai_config.json` says, checked before any session is opened.
+//!
+//! `M1` to `M12` are the disagreements that onnxruntime-genai refuses too, with the same meaning; the other codes are
+//! Pawl's own. All mismatches of a model are found at once.
+
+mod fixed;
+mod paged;
+mod pattern;
+mod report;
+mod step;
+#[cfg(test)]
+mod tests;
+mod weights;
+
+pub use report::{ContractCode, ContractErrors, ContractMismatch};
+
+use super::graph_io::GraphIo;
+use super::spec::StateSpec;
+use crate::exec::{SharedTensor, Signature};
+use genai_config_schema::{GenaiConfig, Manifest, Mtp, StateLayout};
+use report::Findings;
+use std::path::{Path, PathBuf};
+
+/// A graph file as read, by the name that the configuration gives it.
+#[derive(Clone, Debug)]
+pub(crate) struct GraphFile {
+    pub(crate) name: String,
+    pub(crate) io: GraphIo,
+}
+
+/// What one graph takes, gives and keeps, as agreed by graph and configuration.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GraphContract {
+    pub(crate) signature: Signature,
+    pub(crate) state: StateSpec,
+    /// Whether the graph is for the host: its state is bound in banks, and it computes in float32.
+    pub(crate) host: bool,
+}
+
+/// A model whose graphs and configuration agree.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Contract {
+    pub(crate) decoder: GraphContract,
+    pub(crate) head: Option<GraphContract>,
+    /// Weights that several graphs use.
+    pub(crate) shared: Vec<SharedTensor>,
+    /// Every data file of the graphs, with its size in bytes.
+    pub(crate) data_files: Vec<(PathBuf, u64)>,
+}
+
+/// What is checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    /// The model folder.
+    pub(crate) folder: &'a Path,
+    pub(crate) config: &'a GenaiConfig,
+    pub(crate) manifest: &'a Manifest,
+    pub(crate) decoder: &'a GraphFile,
+    /// The drafting head, where the model has one that is enabled.
+    pub(crate) head: Option<(&'a Mtp, &'a GraphFile)>,
+}
+
+/// Tokens of a key/value block where neither the graph nor the configuration says.
+const DEFAULT_BLOCK_SIZE: u32 = 32;
+
+/// Checks everything.
+///
+/// # Errors
+/// Every mismatch, in the order decoder, head, weights.
+pub(crate) fn check(subject: &Subject<'_>) -> Result<Contract, ContractErrors> {
+    let mut findings = Findings::default();
+    let decoder = check_decoder(subject, &mut findings);
+    let head = subject
+        .head
+        .map(|(mtp, graph)| check_head(subject, mtp, graph, &mut findings));
+    let (shared, data_files) = weights::check(subject, &mut findings);
+    findings.result(subject.folder)?;
+    Ok(Contract {
+        decoder,
+        head,
+        shared,
+        data_files,
+    })
+}
+
+fn check_decoder(subject: &Subject<'_>, findings: &mut Findings) -> GraphContract {
+    let Subject {
+        config,
+        manifest,
+        decoder: graph,
+        ..
+    } = *subject;
+    findings.start(&graph.name);
+    let host = is_host(manifest, &graph.io);
+    let paged = manifest.paged.as_ref().map(|group| {
+        let expected = paged::Geometry::of_decoder(config, host);
+        paged::check(&graph.io, &paged::names(&group.layers), &expected, findings)
+    });
+    let fixed = fixed::check(&graph.io, &manifest.fixed, host, findings);
+    let signature = step::decoder(config, manifest, &graph.io, host, findings);
+    let state = StateSpec {
+        paged,
+        fixed,
+        captures_in_mixed_steps: manifest.captures_in_mixed_steps,
+    };
+    step::refuse_unbound(&graph.io, &signature, &state, findings);
+    GraphContract {
+        signature,
+        state,
+        host,
+    }
+}
+
+fn check_head(
+    subject: &Subject<'_>,
+    mtp: &Mtp,
+    graph: &GraphFile,
+    findings: &mut Findings,
+) -> GraphContract {
+    findings.start(&graph.name);
+    let host = is_host(subject.manifest, &graph.io);
+    let expected = paged::Geometry::of_head(subject.config, mtp, host);
+    let paged = paged::check(&graph.io, &paged::head_names(mtp), &expected, findings);
+    let signature = step::head(subject.config, mtp, &graph.io, host, findings);
+    let state = StateSpec {
+        paged: Some(paged),
+        fixed: Vec::new(),
+        captures_in_mixed_steps: true,
+    };
+    step::refuse_unbound(&graph.io, &signature, &state, findings);
+    GraphContract {
+        signature,
+        state,
+        host,
+    }
+}
+
+/// A graph is for another device when its state is bound by rows, or when it attends with the operator that has no
+/// implementation on the host.
+fn is_host(manifest: &Manifest, graph: &GraphIo) -> bool {
+    let elsewhere = graph
+        .operators
+        .contains(&("com.microsoft".to_owned(), "PagedAttention".to_owned()));
+    !elsewhere
+        && manifest
+            .fixed
+            .iter()
+            .all(|tensor| tensor.layout == StateLayout::Bank)
+}

@@ -1,0 +1,151 @@
+//! What can be wrong between a graph and its configuration.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Defines the codes: variant, what it means.
+macro_rules! codes {
+    ($($variant:ident $meaning:literal,)*) => {
+        /// Why a graph does not fit its configuration.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum ContractCode {
+            $(#[doc = $meaning] $variant,)*
+        }
+
+        impl ContractCode {
+            /// Every code.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The code as a word, such as `M7`.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => stringify!($variant),)*
+                }
+            }
+
+            /// What the code means, one sentence.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $meaning,)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    M1 "A declared input or output is not in the graph.",
+    M2 "A state's input and output differ in type or shape.",
+    M3 "A key/value cache is not of rank 4, or its geometry is not that of the group and the configuration.",
+    M4 "A checkpoint output is missing, or is not `[slots, ...]` of its state.",
+    M5 "The capture count is missing, not int32, or not one number per row.",
+    M6 "The capture switch is not int32 of shape `[1]`.",
+    M7 "A convolution's state is not of rank 3, a recurrent state not of rank 4, or a row has no fixed size.",
+    M8 "A convolution's update output does not hold the input values.",
+    M9 "A recurrent state or its update is not float32.",
+    M10 "Value heads are not a multiple of key heads.",
+    M11 "A recurrent update output does not have the width of decay, key and delta.",
+    M12 "The row axis of a fixed state has a fixed extent.",
+    P1 "A per-step input has another type or shape.",
+    P2 "A graph input is neither a per-step input nor declared state.",
+    P3 "An output for the host has another type or shape.",
+    P4 "Element types on the host are float32.",
+    P5 "A weight lies outside of the model folder, or beyond the end of its file.",
+    P6 "A shared weight is not what the graph declares.",
+}
+
+impl fmt::Display for ContractCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One mismatch.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{graph}: `{tensor}` is {found}, expected {expected} [{code}]")]
+#[non_exhaustive]
+pub struct ContractMismatch {
+    /// Why.
+    pub code: ContractCode,
+    /// The graph, as the configuration names its file.
+    pub graph: String,
+    /// The input, output or weight.
+    pub tensor: String,
+    /// What the configuration and the rest of the graph ask for.
+    pub expected: String,
+    /// What the graph has.
+    pub found: String,
+}
+
+/// Every mismatch of a model, never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ContractErrors {
+    /// The model folder.
+    pub folder: PathBuf,
+    /// The mismatches: decoder first, then head, then weights.
+    pub mismatches: Vec<ContractMismatch>,
+}
+
+impl fmt::Display for ContractErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}` does not fit its genai_config.json",
+            self.folder.display()
+        )?;
+        match self.mismatches.as_slice() {
+            [mismatch] => write!(f, ": {mismatch}"),
+            all => {
+                write!(f, " in {} places", all.len())?;
+                all.iter()
+                    .try_for_each(|mismatch| write!(f, "\n  {mismatch}"))
+            }
+        }
+    }
+}
+
+impl std::error::Error for ContractErrors {}
+
+/// Mismatches found so far.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    graph: String,
+    found: Vec<ContractMismatch>,
+}
+
+impl Findings {
+    /// Mismatches from here on are of `graph`.
+    pub(super) fn start(&mut self, graph: &str) {
+        graph.clone_into(&mut self.graph);
+    }
+
+    pub(super) fn add(
+        &mut self,
+        code: ContractCode,
+        tensor: &str,
+        expected: impl fmt::Display,
+        found: impl fmt::Display,
+    ) {
+        self.found.push(ContractMismatch {
+            code,
+            graph: self.graph.clone(),
+            tensor: tensor.to_owned(),
+            expected: expected.to_string(),
+            found: found.to_string(),
+        });
+    }
+
+    pub(super) fn result(self, folder: &Path) -> Result<(), ContractErrors> {
+        if self.found.is_empty() {
+            return Ok(());
+        }
+        Err(ContractErrors {
+            folder: folder.to_path_buf(),
+            mismatches: self.found,
+        })
+    }
+}

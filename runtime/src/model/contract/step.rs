@@ -1,0 +1,330 @@
+//! Per-step inputs, logits and hidden rows.
+
+use super::paged::extent;
+use super::pattern::{Axis, Pattern, Side, find};
+use super::report::{ContractCode, Findings};
+use crate::exec::{Signature, StepInput};
+use crate::model::graph_io::GraphIo;
+use crate::model::spec::StateSpec;
+use crate::model::tensor_spec::DataType;
+use genai_config_schema::{GenaiConfig, Manifest, Mtp, StateLayout};
+use std::collections::BTreeSet;
+
+/// One possible input of a step.
+struct Candidate<'a> {
+    input: StepInput,
+    /// Name that the configuration gives, and the one that is looked for where it gives none.
+    named: &'a Option<String>,
+    default: &'static str,
+    /// Whether the graph cannot do without.
+    required: bool,
+}
+
+/// Checks what the decoder takes and gives per step.
+pub(super) fn decoder(
+    config: &GenaiConfig,
+    manifest: &Manifest,
+    graph: &GraphIo,
+    host: bool,
+    findings: &mut Findings,
+) -> Signature {
+    let decoder = &config.model.decoder;
+    let inputs = &decoder.inputs;
+    let paged = manifest.paged.is_some();
+    let banks = manifest
+        .fixed
+        .iter()
+        .any(|tensor| tensor.layout == StateLayout::Bank);
+    let captures = manifest
+        .fixed
+        .iter()
+        .any(|tensor| tensor.checkpoints.is_some());
+    let candidate = |input, named, default, required| Candidate {
+        input,
+        named,
+        default,
+        required,
+    };
+    let candidates = [
+        candidate(StepInput::InputIds, &inputs.input_ids, "input_ids", true),
+        candidate(
+            StepInput::PositionIds,
+            &inputs.position_ids,
+            "position_ids",
+            false,
+        ),
+        candidate(
+            StepInput::CumulativeLengths,
+            &inputs.cumulative_sequence_lengths,
+            "cumulative_sequence_lengths",
+            true,
+        ),
+        candidate(
+            StepInput::PastLengths,
+            &inputs.past_sequence_lengths,
+            "past_sequence_lengths",
+            paged,
+        ),
+        candidate(
+            StepInput::BlockTable,
+            &inputs.block_table,
+            "block_table",
+            paged,
+        ),
+        candidate(
+            StepInput::LogitsIndices,
+            &inputs.logits_indices,
+            "logits_indices",
+            host,
+        ),
+        candidate(StepInput::ReadRows, &inputs.read_rows, "read_rows", banks),
+        candidate(
+            StepInput::WriteRows,
+            &inputs.write_rows,
+            "write_rows",
+            banks,
+        ),
+        candidate(
+            StepInput::CaptureCounts,
+            &inputs.state_update_capture_count,
+            "capture_counts",
+            captures,
+        ),
+    ];
+    if let Some(active) = &inputs.state_update_active
+        && let Some(spec) = find(graph, Side::Input, active, ContractCode::M6, findings)
+    {
+        Pattern::new(DataType::I32, [Axis::Is(1)]).require(spec, ContractCode::M6, findings);
+    }
+    let hidden_size = u64::from(decoder.hidden_size);
+    let mut signature = resolve(graph, &candidates, hidden_size, findings);
+    let outputs = &decoder.outputs;
+    check_outputs(
+        config,
+        graph,
+        (&outputs.logits, &outputs.hidden_states),
+        host,
+        &mut signature,
+        findings,
+    );
+    require_hidden_for_head(config, graph, &mut signature, findings);
+    if !host {
+        let declared = [&inputs.state_update_active, &inputs.attention_metadata];
+        signature.others = declared.into_iter().flatten().cloned().collect();
+    }
+    signature
+}
+
+/// A head reads the decoder's hidden rows, so the decoder must give them under the name that the head expects.
+fn require_hidden_for_head(
+    config: &GenaiConfig,
+    graph: &GraphIo,
+    signature: &mut Signature,
+    findings: &mut Findings,
+) {
+    let Some(mtp) = config
+        .model
+        .mtp
+        .as_ref()
+        .filter(|mtp| mtp.enabled != Some(false))
+    else {
+        return;
+    };
+    let name = mtp.main_hidden_states.as_deref().unwrap_or("hidden_states");
+    if signature.hidden.as_deref() != Some(name)
+        && find(graph, Side::Output, name, ContractCode::M1, findings).is_some()
+    {
+        signature.hidden = Some(name.to_owned());
+    }
+}
+
+/// Checks what a drafting head takes and gives per step.
+pub(super) fn head(
+    config: &GenaiConfig,
+    mtp: &Mtp,
+    graph: &GraphIo,
+    host: bool,
+    findings: &mut Findings,
+) -> Signature {
+    let inputs = &mtp.inputs;
+    let candidate = |input, named, default, required| Candidate {
+        input,
+        named,
+        default,
+        required,
+    };
+    let candidates = [
+        candidate(StepInput::InputIds, &inputs.input_ids, "input_ids", true),
+        candidate(
+            StepInput::HiddenStates,
+            &inputs.hidden_states,
+            "hidden_states",
+            true,
+        ),
+        candidate(
+            StepInput::PositionIds,
+            &inputs.position_ids,
+            "position_ids",
+            false,
+        ),
+        candidate(
+            StepInput::CumulativeLengths,
+            &inputs.cumulative_sequence_lengths,
+            "cumulative_sequence_lengths",
+            true,
+        ),
+        candidate(
+            StepInput::PastLengths,
+            &inputs.past_sequence_lengths,
+            "past_sequence_lengths",
+            true,
+        ),
+        candidate(
+            StepInput::BlockTable,
+            &inputs.block_table,
+            "block_table",
+            true,
+        ),
+        candidate(
+            StepInput::LogitsIndices,
+            &inputs.logits_indices,
+            "logits_indices",
+            host,
+        ),
+    ];
+    let hidden_size = u64::from(config.model.decoder.hidden_size);
+    let mut signature = resolve(graph, &candidates, hidden_size, findings);
+    let outputs = &mtp.outputs;
+    check_outputs(
+        config,
+        graph,
+        (&outputs.logits, &outputs.hidden_states),
+        host,
+        &mut signature,
+        findings,
+    );
+    if !host {
+        signature.others = inputs.attention_metadata.iter().cloned().collect();
+    }
+    signature
+}
+
+fn resolve(
+    graph: &GraphIo,
+    candidates: &[Candidate<'_>],
+    hidden_size: u64,
+    findings: &mut Findings,
+) -> Signature {
+    let mut signature = Signature {
+        hidden_size: extent(hidden_size),
+        ..Signature::default()
+    };
+    for candidate in candidates {
+        let name = candidate.named.as_deref().unwrap_or(candidate.default);
+        let optional = candidate.named.is_none() && !candidate.required;
+        if optional && graph.input(name).is_none() {
+            continue;
+        }
+        let (code, pattern) = expected(candidate.input, hidden_size);
+        let missing = if code == ContractCode::M5 {
+            code
+        } else {
+            ContractCode::M1
+        };
+        if let Some(spec) = find(graph, Side::Input, name, missing, findings) {
+            pattern.require(spec, code, findings);
+            signature.inputs.push((candidate.input, name.to_owned()));
+        }
+    }
+    signature
+}
+
+fn expected(input: StepInput, hidden_size: u64) -> (ContractCode, Pattern<'static>) {
+    let (rows, tokens) = (Axis::Run("rows"), Axis::Run("num_tokens"));
+    let plain = |kind, axes: &[Axis<'static>]| (ContractCode::P1, Pattern::new(kind, axes));
+    match input {
+        StepInput::InputIds | StepInput::PositionIds => plain(DataType::I64, &[tokens]),
+        StepInput::CumulativeLengths => plain(DataType::I32, &[Axis::Run("rows + 1")]),
+        StepInput::PastLengths | StepInput::ReadRows | StepInput::WriteRows => {
+            plain(DataType::I32, &[rows])
+        }
+        StepInput::BlockTable => plain(DataType::I32, &[rows, Axis::Run("max_blocks")]),
+        StepInput::LogitsIndices => plain(DataType::I32, &[Axis::Run("num_logits")]),
+        StepInput::CaptureCounts => (ContractCode::M5, Pattern::new(DataType::I32, [rows])),
+        StepInput::HiddenStates => (
+            ContractCode::P1,
+            Pattern::new(None, [tokens, Axis::Is(hidden_size)]),
+        ),
+    }
+}
+
+fn check_outputs(
+    config: &GenaiConfig,
+    graph: &GraphIo,
+    (logits, hidden): (&Option<String>, &Option<String>),
+    host: bool,
+    signature: &mut Signature,
+    findings: &mut Findings,
+) {
+    let data_type = host.then_some(DataType::F32);
+    let vocab = u64::from(config.model.vocab_size);
+    signature.vocab = extent(vocab);
+    signature.logits = logits.as_deref().unwrap_or("logits").to_owned();
+    if let Some(spec) = find(
+        graph,
+        Side::Output,
+        &signature.logits,
+        ContractCode::M1,
+        findings,
+    ) {
+        Pattern::new(data_type, [Axis::Run("num_logits"), Axis::Is(vocab)]).require(
+            spec,
+            ContractCode::P3,
+            findings,
+        );
+    }
+    let name = hidden.as_deref().unwrap_or("hidden_states");
+    if hidden.is_none() && graph.output(name).is_none() {
+        return;
+    }
+    if let Some(spec) = find(graph, Side::Output, name, ContractCode::M1, findings) {
+        let width = u64::from(config.model.decoder.hidden_size);
+        Pattern::new(data_type, [Axis::Run("num_tokens"), Axis::Is(width)]).require(
+            spec,
+            ContractCode::P3,
+            findings,
+        );
+        signature.hidden = Some(name.to_owned());
+    }
+}
+
+/// Every input of the graph must be given a value in every step: one that nobody declared is state that would be lost.
+pub(super) fn refuse_unbound(
+    graph: &GraphIo,
+    signature: &Signature,
+    state: &StateSpec,
+    findings: &mut Findings,
+) {
+    let mut bound: BTreeSet<&str> = signature
+        .inputs
+        .iter()
+        .map(|(_, name)| name.as_str())
+        .collect();
+    bound.extend(signature.others.iter().map(String::as_str));
+    for layer in state.paged.iter().flat_map(|paged| &paged.layers) {
+        bound.extend([layer.key_input.as_str(), layer.value_input.as_str()]);
+    }
+    bound.extend(state.fixed.iter().map(|fixed| fixed.input.as_str()));
+    for input in graph
+        .inputs
+        .iter()
+        .filter(|input| !bound.contains(input.name.as_str()))
+    {
+        findings.add(
+            ContractCode::P2,
+            &input.name,
+            "an input or state that genai_config.json declares",
+            input,
+        );
+    }
+}

@@ -1,0 +1,395 @@
+//! How much memory a model will take, before anything is allocated.
+
+use super::contract::Contract;
+use super::options::LoadOptions;
+use super::spec::{FixedSpec, PagedSpec, StateSpec};
+use crate::device::ElementType;
+use crate::error::LoadError;
+use genai_config_schema::GenaiConfig;
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+/// Requests that run at once where nobody says.
+const DEFAULT_BATCH: usize = 16;
+/// Tokens of one step where the configuration does not say.
+const DEFAULT_SCHEDULED_TOKENS: usize = 2048;
+/// Most bytes of key/value cache that are taken without being asked for.
+const CACHE_CAP: u64 = 2 << 30;
+
+/// Sizes that the pools and the scheduler keep to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Requests that run at once: slots of fixed state, and rows of a step without candidates.
+    pub(crate) slots: usize,
+    /// Rows that one step can capture checkpoints for.
+    pub(crate) checkpoint_rows: usize,
+    /// Most tokens of one step.
+    pub(crate) scheduled_tokens: usize,
+    /// Longest sequence, tokens.
+    pub(crate) sequence: usize,
+    /// Key/value blocks of each layer, decoder and head alike.
+    pub(crate) kv_blocks: usize,
+    /// Tokens of a block.
+    pub(crate) block_size: usize,
+    /// Rows that get logits in one step.
+    pub(crate) logits_rows: usize,
+}
+
+impl Limits {
+    /// Settles every size from the options, the configuration and the state.
+    pub(crate) fn resolve(
+        config: &GenaiConfig,
+        contract: &Contract,
+        options: &LoadOptions,
+    ) -> Result<Self, LoadError> {
+        let batching = config.engine.dynamic_batching.clone().unwrap_or_default();
+        let size = |number: Option<u32>| number.and_then(|n| usize::try_from(n).ok());
+        let chosen = |option: Option<NonZeroUsize>, file: Option<u32>, default: usize| {
+            option
+                .map(NonZeroUsize::get)
+                .or(size(file))
+                .unwrap_or(default)
+        };
+        let slots = chosen(
+            options.max_batch_size,
+            batching.max_batch_size,
+            DEFAULT_BATCH,
+        );
+        let scheduled_tokens = chosen(
+            None,
+            batching.max_scheduled_tokens,
+            DEFAULT_SCHEDULED_TOKENS,
+        );
+        let context = size(Some(config.model.context_length)).unwrap_or(usize::MAX);
+        let sequence = options.max_sequence.map_or(context, NonZeroUsize::get);
+        if sequence > context {
+            return Err(LoadError::Option {
+                name: "max_sequence",
+                value: sequence.to_string(),
+                expected: format!("at most {context}, the model's context_length"),
+            });
+        }
+        let state = &contract.decoder.state;
+        let block_size = state.paged.as_ref().map_or(1, |paged| paged.block_size);
+        let enough = sequence.div_ceil(block_size.max(1)).saturating_mul(slots);
+        let file_blocks = size(batching.num_blocks);
+        let kv_blocks = options
+            .kv_blocks
+            .map(NonZeroUsize::get)
+            .or(file_blocks)
+            .unwrap_or_else(|| enough.min(affordable(contract)).max(1));
+        let captured = state
+            .fixed
+            .iter()
+            .filter_map(|f| Some(f.checkpoints.as_ref()?.count))
+            .max();
+        Ok(Self {
+            slots,
+            checkpoint_rows: slots,
+            scheduled_tokens,
+            sequence,
+            kv_blocks,
+            block_size,
+            logits_rows: slots.saturating_mul(captured.unwrap_or(1).max(1)),
+        })
+    }
+}
+
+/// Blocks that fit the cap.
+fn affordable(contract: &Contract) -> usize {
+    let per_block = caches(contract)
+        .map(|paged| cache_bytes(paged, 1))
+        .try_fold(0u64, |sum, bytes| sum.checked_add(bytes?))
+        .unwrap_or(u64::MAX);
+    usize::try_from(CACHE_CAP / per_block.max(1)).unwrap_or(usize::MAX)
+}
+
+fn caches(contract: &Contract) -> impl Iterator<Item = &PagedSpec> {
+    let head = contract.head.as_ref().map(|head| &head.state);
+    [Some(&contract.decoder.state), head]
+        .into_iter()
+        .flatten()
+        .filter_map(|state| state.paged.as_ref())
+}
+
+/// Memory of a loaded model, in bytes per purpose. Its `Display` is a table.
+///
+/// Counted is everything that lives as long as the model: weights as they lie in the files (the runtime maps them and
+/// may prepare a second copy of those that it multiplies with), both banks of fixed state, key/value blocks, and
+/// the staging of a step. What ONNX Runtime needs between the operators of a step is not: it depends on the graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryPlan {
+    entries: Vec<PlanEntry>,
+    kv_blocks: usize,
+    block_size: usize,
+    slots: usize,
+}
+
+/// One purpose of a [`MemoryPlan`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PlanEntry {
+    /// What the memory is for.
+    pub purpose: String,
+    /// Bytes.
+    pub bytes: u64,
+    /// Whether it is allocated; otherwise it is mapped from a file.
+    pub allocated: bool,
+}
+
+impl MemoryPlan {
+    /// Plans a model. `graphs` are the graph files with their sizes in bytes.
+    pub(crate) fn new(
+        config: &GenaiConfig,
+        contract: &Contract,
+        limits: &Limits,
+        graphs: &[(PathBuf, u64)],
+    ) -> Result<Self, LoadError> {
+        let mut plan = Self {
+            entries: Vec::new(),
+            kv_blocks: limits.kv_blocks,
+            block_size: limits.block_size,
+            slots: limits.slots,
+        };
+        for (path, bytes) in graphs.iter().chain(&contract.data_files) {
+            let name = path
+                .file_name()
+                .unwrap_or(path.as_os_str())
+                .to_string_lossy();
+            plan.add(format!("weights, `{name}`"), Some(*bytes), false)?;
+        }
+        let state = &contract.decoder.state;
+        plan.add_fixed(state, limits)?;
+        plan.add_cache("key/value cache", state.paged.as_ref(), limits)?;
+        let head = contract
+            .head
+            .as_ref()
+            .and_then(|head| head.state.paged.as_ref());
+        plan.add_cache("key/value cache of the head", head, limits)?;
+        let rows = |rows: usize, columns: usize| product(&[rows, columns], ElementType::F32);
+        let vocab = usize::try_from(config.model.vocab_size).unwrap_or(usize::MAX);
+        plan.add(
+            "logits staging".to_owned(),
+            rows(limits.logits_rows, vocab),
+            true,
+        )?;
+        if contract.head.is_some() {
+            let width = contract.decoder.signature.hidden_size;
+            plan.add(
+                "hidden rows staging".to_owned(),
+                rows(limits.scheduled_tokens, width),
+                true,
+            )?;
+        }
+        plan.refuse_impossible()?;
+        Ok(plan)
+    }
+
+    fn add_fixed(&mut self, state: &StateSpec, limits: &Limits) -> Result<(), LoadError> {
+        if state.fixed.is_empty() {
+            return Ok(());
+        }
+        let rows = limits.slots.saturating_mul(2).saturating_add(1);
+        let banks = sum(state.fixed.iter().map(|fixed| row_bytes(fixed, rows)));
+        let slots = limits.slots;
+        self.add(
+            format!("fixed state, 2 banks of {slots} slots and a zero row"),
+            banks,
+            true,
+        )?;
+        let series = state
+            .fixed
+            .iter()
+            .filter_map(|fixed| fixed.checkpoints.as_ref());
+        let bytes = sum(series.clone().map(|checkpoints| {
+            product(
+                &[checkpoints.count, limits.checkpoint_rows, checkpoints.width],
+                ElementType::F32,
+            )
+        }));
+        if series.count() > 0 {
+            let rows = limits.checkpoint_rows;
+            self.add(format!("checkpoint staging, {rows} rows"), bytes, true)?;
+        }
+        Ok(())
+    }
+
+    fn add_cache(
+        &mut self,
+        purpose: &str,
+        paged: Option<&PagedSpec>,
+        limits: &Limits,
+    ) -> Result<(), LoadError> {
+        let Some(paged) = paged else { return Ok(()) };
+        let (blocks, tokens) = (limits.kv_blocks, limits.block_size);
+        self.add(
+            format!("{purpose}, {blocks} blocks of {tokens} tokens"),
+            cache_bytes(paged, blocks),
+            true,
+        )
+    }
+
+    fn add(
+        &mut self,
+        purpose: String,
+        bytes: Option<u64>,
+        allocated: bool,
+    ) -> Result<(), LoadError> {
+        let bytes = bytes.ok_or_else(|| LoadError::Memory {
+            reason: format!("{purpose}: larger than the address space"),
+        })?;
+        self.entries.push(PlanEntry {
+            purpose,
+            bytes,
+            allocated,
+        });
+        Ok(())
+    }
+
+    /// A plan that no machine of this size can serve is refused now, not in the middle of a step.
+    fn refuse_impossible(&self) -> Result<(), LoadError> {
+        let Some(machine) = machine_memory() else {
+            return Ok(());
+        };
+        let needed = sum(self
+            .entries
+            .iter()
+            .filter(|e| e.allocated)
+            .map(|e| Some(e.bytes)));
+        match needed {
+            Some(needed) if needed <= machine => Ok(()),
+            _ => Err(LoadError::Memory {
+                reason: format!(
+                    "the model does not fit the {} of this machine; lower max_batch_size, kv_blocks or \
+                     max_sequence\n{self}",
+                    Bytes(machine)
+                ),
+            }),
+        }
+    }
+
+    /// What the memory is for, in the order of allocation.
+    #[must_use]
+    pub fn entries(&self) -> &[PlanEntry] {
+        &self.entries
+    }
+
+    /// All of it, in bytes.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.entries
+            .iter()
+            .fold(0, |sum, entry| sum.saturating_add(entry.bytes))
+    }
+
+    /// Key/value blocks of each layer.
+    #[must_use]
+    pub fn kv_blocks(&self) -> usize {
+        self.kv_blocks
+    }
+
+    /// Tokens of one key/value block.
+    #[must_use]
+    pub fn block_size(&self) -> usize {
+        self.block_size
+    }
+
+    /// Requests that run at once.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+}
+
+impl fmt::Display for MemoryPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let longest = self
+            .entries
+            .iter()
+            .map(|entry| entry.purpose.chars().count())
+            .max();
+        let width = longest.unwrap_or(0).max("total".len());
+        for entry in &self.entries {
+            writeln!(
+                f,
+                "{:width$}  {:>12}",
+                entry.purpose,
+                Bytes(entry.bytes).to_string()
+            )?;
+        }
+        write!(
+            f,
+            "{:width$}  {:>12}",
+            "total",
+            Bytes(self.total()).to_string()
+        )
+    }
+}
+
+/// A size for people.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+        if self.0 < 1024 {
+            return write!(f, "{} B", self.0);
+        }
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "shown with one digit after the point"
+        )]
+        let mut size = self.0 as f64 / 1024.0;
+        let mut unit = 0;
+        while size >= 1024.0 && unit + 1 < UNITS.len() {
+            size /= 1024.0;
+            unit += 1;
+        }
+        write!(f, "{size:.1} {}", UNITS.get(unit).unwrap_or(&"TiB"))
+    }
+}
+
+fn product(extents: &[usize], element: ElementType) -> Option<u64> {
+    extents
+        .iter()
+        .try_fold(u64::try_from(element.size()).ok()?, |bytes, extent| {
+            bytes.checked_mul(u64::try_from(*extent).ok()?)
+        })
+}
+
+fn sum(mut bytes: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    bytes.try_fold(0u64, |sum, bytes| sum.checked_add(bytes?))
+}
+
+fn row_bytes(fixed: &FixedSpec, rows: usize) -> Option<u64> {
+    product(&fixed.row_shape, ElementType::F32)?.checked_mul(u64::try_from(rows).ok()?)
+}
+
+fn cache_bytes(paged: &PagedSpec, blocks: usize) -> Option<u64> {
+    let tensors = paged.layers.len().checked_mul(2)?;
+    product(
+        &[
+            tensors,
+            blocks,
+            paged.block_size,
+            paged.kv_heads,
+            paged.head_dim,
+        ],
+        ElementType::F32,
+    )
+}
+
+/// Bytes of memory in this machine, where the operating system says it in a file.
+fn machine_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

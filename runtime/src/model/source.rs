@@ -1,0 +1,103 @@
+//! The files of a model, read and checked, before ONNX Runtime is involved.
+
+use super::contract::{self, Contract, GraphFile, Subject};
+use super::graph_io::GraphIo;
+use crate::error::LoadError;
+use genai_config_schema::{ConfigErrors, GenaiConfig, Manifest, Mtp};
+use std::path::{Path, PathBuf};
+
+/// Name of the configuration in a model folder.
+pub(crate) const CONFIG_FILE: &str = "genai_config.json";
+
+/// A model folder whose configuration and graphs agree.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) folder: PathBuf,
+    pub(crate) config: GenaiConfig,
+    pub(crate) manifest: Manifest,
+    pub(crate) contract: Contract,
+    pub(crate) decoder: GraphFile,
+    pub(crate) head: Option<GraphFile>,
+    /// Graph files with their sizes in bytes.
+    pub(crate) graph_sizes: Vec<(PathBuf, u64)>,
+}
+
+impl Source {
+    /// Reads and checks `folder`.
+    pub(crate) fn read(folder: &Path) -> Result<Self, LoadError> {
+        let path = folder.join(CONFIG_FILE);
+        let named = |errors: ConfigErrors| LoadError::Config(with_file(errors, &path));
+        let config = GenaiConfig::read(&path).map_err(named)?;
+        let manifest = config.manifest().map_err(named)?;
+        let mtp = enabled_head(&config);
+        let mut graph_sizes = Vec::new();
+        let mut graph = |name: &str| -> Result<GraphFile, LoadError> {
+            let path = folder.join(name);
+            graph_sizes.push((path.clone(), file_size(&path)?));
+            read_graph(&path, name)
+        };
+        let decoder = graph(&config.model.decoder.filename)?;
+        let head = mtp.map(|mtp| graph(&mtp.filename)).transpose()?;
+        let contract = contract::check(&Subject {
+            folder,
+            config: &config,
+            manifest: &manifest,
+            decoder: &decoder,
+            head: mtp.zip(head.as_ref()),
+        })?;
+        Ok(Self {
+            folder: folder.to_path_buf(),
+            manifest,
+            contract,
+            decoder,
+            head,
+            graph_sizes,
+            config,
+        })
+    }
+
+    /// The path of the decoder's graph.
+    pub(crate) fn decoder_path(&self) -> PathBuf {
+        self.folder.join(&self.decoder.name)
+    }
+}
+
+/// The head that the configuration asks for, if it does.
+fn enabled_head(config: &GenaiConfig) -> Option<&Mtp> {
+    config
+        .model
+        .mtp
+        .as_ref()
+        .filter(|mtp| mtp.enabled != Some(false))
+}
+
+fn with_file(mut errors: ConfigErrors, path: &Path) -> ConfigErrors {
+    errors.file.get_or_insert_with(|| path.to_path_buf());
+    errors
+}
+
+fn file_size(path: &Path) -> Result<u64, LoadError> {
+    std::fs::metadata(path)
+        .map(|found| found.len())
+        .map_err(|source| LoadError::File {
+            path: path.to_path_buf(),
+            source,
+        })
+}
+
+fn read_graph(path: &Path, name: &str) -> Result<GraphFile, LoadError> {
+    let io = GraphIo::read(path).map_err(|source| match source.kind() {
+        std::io::ErrorKind::InvalidData => LoadError::Graph {
+            path: path.to_path_buf(),
+            reason: source.to_string(),
+        },
+        _ => LoadError::File {
+            path: path.to_path_buf(),
+            source,
+        },
+    })?;
+    Ok(GraphFile {
+        name: name.to_owned(),
+        io,
+    })
+}
