@@ -42,6 +42,14 @@ pub enum ErrorCode {
     StepInvalid = 400,
     /// ONNX Runtime failed while running a step.
     StepFailed = 401,
+    /// A step was undone: a participant refused it.
+    StepDiscarded = 402,
+    /// A request that cannot run on this model.
+    RequestInvalid = 500,
+    /// Too many requests are waiting.
+    QueueFull = 501,
+    /// The engine has stopped.
+    EngineStopped = 502,
 }
 
 impl ErrorCode {
@@ -110,6 +118,14 @@ pub enum LoadError {
         /// Which weight, and what is wrong with it.
         reason: String,
     },
+    /// The tokenizer is there and cannot be used.
+    #[error("{reason}")]
+    Tokenizer {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The model is valid, but this runtime cannot run it.
     #[error("`{path}`: {reason}")]
     Unsupported {
@@ -134,7 +150,7 @@ impl LoadError {
             Self::Library(error) => error.code(),
             Self::Setting(_) | Self::Option { .. } => ErrorCode::OptionInvalid,
             Self::Provider { .. } => ErrorCode::ProviderUnavailable,
-            Self::File { .. } => ErrorCode::FileUnreadable,
+            Self::File { .. } | Self::Tokenizer { .. } => ErrorCode::FileUnreadable,
             Self::Config(errors) => match errors.codes().next() {
                 Some(ConfigCode::Unreadable) => ErrorCode::FileUnreadable,
                 _ => ErrorCode::ConfigInvalid,

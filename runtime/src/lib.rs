@@ -1,7 +1,9 @@
 //! Pawl runs hybrid language models on ONNX Runtime.
 
 mod device;
+mod engine;
 mod error;
+mod evaluate;
 mod exec;
 mod ids;
 mod kernels;
@@ -16,7 +18,11 @@ mod state;
 mod text;
 mod txn;
 
+pub use engine::{
+    Completion, Engine, EngineError, EngineOptions, GenerateError, RequestHandle, RequestStats,
+};
 pub use error::{ErrorCode, LoadError, RunError};
+pub use evaluate::{EvaluateOptions, Evaluation, StateTensor};
 pub use exec::LibraryError;
 pub use ids::RequestId;
 pub use model::{
@@ -24,7 +30,7 @@ pub use model::{
     Opened, PlanEntry, Provider, StateGroupInfo, VerifiedGraph, VerifyOptions, VerifyReport,
     verify,
 };
-pub use request::{Event, FinishReason, Request, SubmitError, Usage};
+pub use request::{Event, FinishReason, Request, RequestError, SubmitError, Usage};
 pub use sample::{SamplingError, SamplingParams};
 pub use settings::{Setting, SettingError, settings};
 pub use text::{

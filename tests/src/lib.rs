@@ -1,1 +1,41 @@
-//! tests
+//! What the cases share: fixtures, goldens, exports and comparisons.
+
+pub mod compare;
+pub mod export;
+pub mod golden;
+
+use std::path::{Path, PathBuf};
+
+/// Fixture checkpoints with recorded results, by folder name under `tests/fixtures`.
+pub const GOLDEN_NAMES: [&str; 8] = [
+    "qwen3_5-odd",
+    "lfm2-odd",
+    "llama-odd",
+    "qwen3-odd",
+    "llama-rope-linear",
+    "llama-rope-llama3",
+    "llama-rope-yarn",
+    "tiny-python",
+];
+
+/// The folder of a fixture.
+#[must_use]
+pub fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
+}
+
+/// The folder of a fixture's checkpoint. The shipped checkpoint lives with the product, not with the tests.
+#[must_use]
+pub fn checkpoint(name: &str) -> PathBuf {
+    match name {
+        "tiny-python" => workspace().join("models/checkpoints/tiny-python"),
+        _ => fixture(name),
+    }
+}
+
+/// The workspace root.
+#[must_use]
+pub fn workspace() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().unwrap_or(package).to_path_buf()
+}

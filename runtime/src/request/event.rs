@@ -1,5 +1,8 @@
 //! What a request reports.
 
+use super::failure::RequestError;
+use crate::engine::RequestStats;
+
 /// Why a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -75,5 +78,9 @@ pub enum Event {
         stop: Option<String>,
         /// What it used.
         usage: Usage,
+        /// Where its time went.
+        stats: RequestStats,
+        /// What went wrong, for [`FinishReason::Failed`].
+        error: Option<RequestError>,
     },
 }

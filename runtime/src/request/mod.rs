@@ -8,6 +8,7 @@
 
 mod cursor;
 mod event;
+mod failure;
 #[expect(clippy::module_inception, reason = "the request itself")]
 mod request;
 #[cfg(test)]
@@ -15,5 +16,6 @@ mod tests;
 
 pub(crate) use cursor::{Advance, Cursor, Rules};
 pub use event::{Event, FinishReason, Usage};
+pub use failure::RequestError;
 pub(crate) use request::{ModelLimits, Prepared};
 pub use request::{Request, SubmitError};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::cursor::{Cursor, Rules};
+use crate::error::ErrorCode;
 use crate::sample::{Sampler, SamplingError, SamplingParams};
 use crate::text::{StopSet, Tokenizer, TokenizerError};
 
@@ -321,10 +322,28 @@ pub enum SubmitError {
         /// What needs it.
         wanted: &'static str,
     },
+    /// Too many requests are waiting; try again later.
+    #[error("too many requests are waiting")]
+    QueueFull,
+    /// The engine has stopped.
+    #[error("the engine has stopped")]
+    Stopped,
     /// The sampling parameters are wrong.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
     /// The prompt cannot be tokenized.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
+}
+
+impl SubmitError {
+    /// The kind of error.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::QueueFull => ErrorCode::QueueFull,
+            Self::Stopped => ErrorCode::EngineStopped,
+            _ => ErrorCode::RequestInvalid,
+        }
+    }
 }

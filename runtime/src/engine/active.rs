@@ -1,0 +1,173 @@
+//! A submitted request inside the engine.
+
+use super::stats::Clock;
+use super::ticket::Ticket;
+use super::worker::Submission;
+use crate::ids::RequestId;
+use crate::request::{Advance, Cursor, Event, FinishReason, Prepared, RequestError};
+use crate::sample::Sampler;
+use crate::schedule::RequestView;
+use crate::txn::{Participant, ParticipantError, Permit};
+
+/// Where a request's events go. A caller that is gone has lost interest, which is no error.
+pub(super) type Events = async_channel::Sender<Event>;
+
+/// One unfinished request.
+#[derive(Debug)]
+pub(super) struct Active {
+    pub(super) id: RequestId,
+    /// Prompt, then generated tokens.
+    pub(super) tokens: Vec<u32>,
+    /// Tokens whose state is committed.
+    pub(super) committed: usize,
+    /// Whether it owns a slot and a block table.
+    pub(super) resident: bool,
+    pub(super) sampler: Sampler,
+    pub(super) cursor: Cursor,
+    pub(super) clock: Clock,
+    pub(super) waited: usize,
+    pub(super) overtaken: usize,
+    /// The most tokens it can ever have.
+    ceiling: usize,
+    events: Events,
+    _ticket: Ticket,
+}
+
+impl Active {
+    /// `most_tokens` is what one request can have alone in the cache.
+    pub(super) fn new(submission: Submission, most_tokens: usize) -> Self {
+        let Submission { id, prepared, events, ticket } = submission;
+        let Prepared { prompt, sampler, cursor } = prepared;
+        let budget = usize::try_from(cursor.remaining()).unwrap_or(usize::MAX);
+        let ceiling = prompt.len().saturating_add(budget).min(most_tokens.max(prompt.len()));
+        Self {
+            id,
+            tokens: prompt,
+            committed: 0,
+            resident: false,
+            sampler,
+            cursor,
+            clock: Clock::default(),
+            waited: 0,
+            overtaken: 0,
+            ceiling,
+            events,
+            _ticket: ticket,
+        }
+    }
+
+    /// What planning needs to know.
+    pub(super) fn view(&self) -> RequestView {
+        RequestView {
+            request: self.id,
+            resident: self.resident,
+            past: self.committed,
+            pending: self.tokens.len().saturating_sub(self.committed),
+            ceiling: self.ceiling,
+            drafts: 0,
+            waited: self.waited,
+            overtaken: self.overtaken,
+        }
+    }
+
+    /// Whether its last event has been sent.
+    pub(super) fn is_finished(&self) -> bool {
+        self.cursor.finish().is_some()
+    }
+
+    /// Sends what a published step brought, and the end if it ended.
+    pub(super) fn deliver(&mut self, delivery: Delivery) {
+        let Delivery { tokens, text } = delivery;
+        let _ = self.events.try_send(Event::Tokens { tokens, text });
+        if let Some(finish) = self.cursor.finish().cloned() {
+            self.finish(finish.reason, finish.stop, None);
+        } else if self.tokens.len() >= self.ceiling {
+            self.end(FinishReason::ContextLength);
+        }
+    }
+
+    /// Ends the request from outside; text that was held back goes out first.
+    pub(super) fn end(&mut self, reason: FinishReason) {
+        if self.is_finished() {
+            return;
+        }
+        let text = self.cursor.end(reason);
+        if !text.is_empty() {
+            let _ = self.events.try_send(Event::Tokens { tokens: Vec::new(), text });
+        }
+        self.finish(reason, None, None);
+    }
+
+    /// Ends the request by an error.
+    pub(super) fn fail(&mut self, error: RequestError) {
+        if self.is_finished() {
+            return;
+        }
+        let _ = self.cursor.end(FinishReason::Failed);
+        self.finish(FinishReason::Failed, None, Some(error));
+    }
+
+    fn finish(&mut self, reason: FinishReason, stop: Option<String>, error: Option<RequestError>) {
+        let usage = self.cursor.usage();
+        let stats = self.clock.finish(usage.generated_tokens);
+        let _ = self.events.try_send(Event::Finished { reason, stop, usage, stats, error });
+        self.events.close();
+    }
+}
+
+/// What a caller learns from one published row.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Delivery {
+    pub(super) tokens: Vec<u32>,
+    pub(super) text: String,
+}
+
+/// The change of one row to the engine's own record of its request.
+pub(super) struct Change<'a> {
+    pub(super) active: &'a mut Active,
+    /// Committed length after the step.
+    pub(super) committed: usize,
+    /// What the drawn tokens do; `None` for a row that draws none.
+    pub(super) advance: Option<Advance>,
+}
+
+/// What one step does to requests: tokens, text, residency. Publishing moves planned advances in; nothing is computed.
+pub(super) struct Progress<'a> {
+    pub(super) changes: Vec<Change<'a>>,
+}
+
+impl Participant for Progress<'_> {
+    fn name(&self) -> &'static str {
+        "requests"
+    }
+
+    fn validate(&self) -> Result<(), ParticipantError> {
+        let behind = |change: &&Change<'_>| change.committed <= change.active.committed;
+        match self.changes.iter().find(behind) {
+            Some(change) => Err(format!("{} would not move forward", change.active.id).into()),
+            None => Ok(()),
+        }
+    }
+
+    fn prepare(&mut self) -> Result<(), ParticipantError> {
+        for Change { active, advance, .. } in &mut self.changes {
+            active.tokens.reserve(advance.as_ref().map_or(0, |advance| advance.tokens.len()));
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self, _permit: &Permit) {
+        for Change { active, committed, advance } in &mut self.changes {
+            active.committed = *committed;
+            active.resident = true;
+            if let Some(advance) = advance.take() {
+                active.tokens.extend_from_slice(&advance.tokens);
+                active.cursor.apply(advance);
+            }
+        }
+    }
+
+    fn discard(&mut self) {
+        self.changes.clear();
+    }
+}

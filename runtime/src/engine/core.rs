@@ -1,0 +1,106 @@
+//! Everything an engine owns, on its one thread.
+
+use super::active::Active;
+use super::error::EngineError;
+use super::options::EngineOptions;
+use super::pools::{self, PoolExtent};
+use super::worker::Submission;
+use crate::exec::{StepInputs, StepOutputs};
+use crate::ids::RequestId;
+use crate::model::Model;
+use crate::request::{FinishReason, RequestError};
+use crate::sample::Scratch;
+use crate::schedule::Limits;
+use crate::txn::Composite;
+
+/// Deferred requests may be overtaken this often before nothing is admitted before them.
+const MAX_OVERTAKES: usize = 64;
+
+/// The engine's state between steps. `engine/step.rs` runs one step.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) model: Model,
+    pub(super) composite: Composite,
+    pub(super) limits: Limits,
+    /// Unfinished requests, in order of arrival.
+    pub(super) requests: Vec<Active>,
+    pub(super) inputs: StepInputs,
+    pub(super) outputs: StepOutputs,
+    pub(super) scratch: Scratch,
+}
+
+impl Core {
+    /// Allocates the pools that the model's memory plan counts.
+    pub(super) fn new(model: Model, options: &EngineOptions) -> Result<Self, EngineError> {
+        let planned = &model.limits;
+        let extent = PoolExtent { slots: planned.slots, rows: planned.checkpoint_rows, blocks: planned.kv_blocks };
+        let head = model.head.as_ref().map(|head| head.state());
+        let composite = pools::allocate(model.decoder.state(), head, extent, &*model.device)?;
+        let limits = limits(&model, &composite, options);
+        Ok(Self {
+            model,
+            composite,
+            limits,
+            requests: Vec::new(),
+            inputs: StepInputs::default(),
+            outputs: StepOutputs::default(),
+            scratch: Scratch::default(),
+        })
+    }
+
+    /// Takes a request in. It runs when the planner admits it.
+    pub(super) fn submit(&mut self, submission: Submission) {
+        let mut active = Active::new(submission, self.limits.most_tokens());
+        if active.tokens.len() > self.limits.most_tokens() {
+            active.fail(RequestError::does_not_fit(active.tokens.len(), self.limits.most_tokens()));
+            return;
+        }
+        self.requests.push(active);
+    }
+
+    /// Ends a request in whatever phase it is; nothing happens if it has ended.
+    pub(super) fn cancel(&mut self, id: RequestId) {
+        if let Some(active) = self.requests.iter_mut().find(|active| active.id == id) {
+            active.end(FinishReason::Cancelled);
+        }
+        self.sweep();
+    }
+
+    /// Ends every request by an error.
+    pub(super) fn fail_all(&mut self, error: &EngineError) {
+        for active in &mut self.requests {
+            active.fail(RequestError::from(error));
+        }
+        self.sweep();
+    }
+
+    /// Releases what finished requests hold.
+    pub(super) fn sweep(&mut self) {
+        let composite = &mut self.composite;
+        self.requests.retain(|active| {
+            if active.is_finished() && active.resident {
+                // A resident request is known to the composite, so its release cannot be refused.
+                if let Err(error) = composite.release(active.id) {
+                    tracing::error!(%error, request = active.id.value(), "release was refused");
+                }
+            }
+            !active.is_finished()
+        });
+    }
+}
+
+fn limits(model: &Model, composite: &Composite, options: &EngineOptions) -> Limits {
+    let (blocks, block_size) = composite.cache_extent();
+    let configured = model.limits.scheduled_tokens;
+    Limits {
+        max_batch_size: composite.capacity(),
+        max_scheduled_tokens: options.max_scheduled_tokens.map_or(configured, |tokens| tokens.get()),
+        max_chunk: options.prefill_chunk.get(),
+        max_drafts: 0,
+        drafts_beside_prefill: model.decoder.state().captures_in_mixed_steps,
+        slots: composite.capacity(),
+        blocks,
+        block_size,
+        max_overtakes: MAX_OVERTAKES,
+    }
+}

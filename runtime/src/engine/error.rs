@@ -1,0 +1,60 @@
+//! What can go wrong between a loaded model and its tokens.
+
+use crate::error::{ErrorCode, RunError};
+
+/// Why a step, an evaluation or an engine could not go on. Committed state is as it was before the failed step.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// State could not be allocated, or a configured size is out of range.
+    #[error("cannot allocate the pools of state: {reason}")]
+    Pools {
+        /// What was asked for, and why it cannot be had.
+        reason: String,
+    },
+    /// Tokens that the model cannot run.
+    #[error("sequence {sequence}: {reason}")]
+    Input {
+        /// Index of the sequence.
+        sequence: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A graph could not be run.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The step could not be reserved or committed; it was discarded.
+    #[error("the step was discarded: {reason}")]
+    Discarded {
+        /// Which participant refused, and why.
+        reason: String,
+    },
+    /// The engine's thread has ended; it takes no more requests.
+    #[error("the engine has stopped: {reason}")]
+    Stopped {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl EngineError {
+    /// The kind of error.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Pools { .. } => ErrorCode::OutOfMemory,
+            Self::Input { .. } => ErrorCode::RequestInvalid,
+            Self::Run(error) => error.code(),
+            Self::Discarded { .. } => ErrorCode::StepDiscarded,
+            Self::Stopped { .. } => ErrorCode::EngineStopped,
+        }
+    }
+
+    pub(crate) fn discarded(error: &dyn std::fmt::Display) -> Self {
+        Self::Discarded { reason: error.to_string() }
+    }
+
+    pub(crate) fn pools(error: &dyn std::fmt::Display) -> Self {
+        Self::Pools { reason: error.to_string() }
+    }
+}

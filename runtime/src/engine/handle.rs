@@ -1,0 +1,299 @@
+//! What callers hold: an engine and its requests. Both can be sent to and shared between threads.
+
+use super::core::Core;
+use super::error::EngineError;
+use super::limits;
+use super::options::EngineOptions;
+use super::stats::RequestStats;
+use super::ticket::Turnstile;
+use super::worker::{self, Command, Submission};
+use crate::error::LoadError;
+use crate::ids::RequestId;
+use crate::model::Model;
+use crate::request::{Event, FinishReason, ModelLimits, Request, RequestError, SubmitError, Usage};
+use crate::sample::SamplingParams;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+/// A model that answers requests, many per step, on a thread of its own.
+///
+/// Cloning gives another handle to the same engine. The thread ends, and every request with it, when the last handle
+/// is dropped.
+///
+/// ```no_run
+/// use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+///
+/// let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+/// let engine = Engine::new(model, &EngineOptions::default())?;
+/// let answer = engine.generate(Request::from_text("def main():").max_new_tokens(32))?;
+/// println!("{}", answer.text);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    commands: Sender<Command>,
+    limits: ModelLimits,
+    gate: Turnstile,
+    next: AtomicU64,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Engine {
+    /// Allocates the pools and starts the thread.
+    ///
+    /// # Errors
+    /// A tokenizer that cannot be used, and lack of memory.
+    pub fn new(model: Model, options: &EngineOptions) -> Result<Self, LoadError> {
+        let limits = limits::of(&model)?;
+        let core = Core::new(model, options)
+            .map_err(|error| LoadError::Memory { reason: error.to_string() })?;
+        let (commands, receiver) = channel();
+        let thread = std::thread::Builder::new()
+            .name("pawl-engine".to_owned())
+            .spawn(move || worker::run(core, &receiver))
+            .map_err(|error| LoadError::Memory { reason: format!("engine thread: {error}") })?;
+        let shared = Shared {
+            commands,
+            limits,
+            gate: Turnstile::new(options.max_queued),
+            next: AtomicU64::new(1),
+            thread: Mutex::new(Some(thread)),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Submits a request and returns at once. Its events come through the handle.
+    ///
+    /// # Errors
+    /// Requests that cannot run on this model, a full queue, and an engine that has stopped.
+    pub fn submit(&self, request: Request) -> Result<RequestHandle, SubmitError> {
+        let shared = &self.shared;
+        let id = RequestId(shared.next.fetch_add(1, Ordering::Relaxed));
+        let prepared = request.prepare(&shared.limits, fresh_seed(id))?;
+        let ticket = shared.gate.enter().ok_or(SubmitError::QueueFull)?;
+        let seed = prepared.sampler.seed();
+        let (events, receiver) = async_channel::unbounded();
+        let submission = Submission { id, prepared, events, ticket };
+        let command = Command::Submit(Box::new(submission));
+        shared.commands.send(command).map_err(|_| SubmitError::Stopped)?;
+        Ok(RequestHandle { id, seed, events: receiver, commands: shared.commands.clone() })
+    }
+
+    /// Runs one request to its end.
+    ///
+    /// # Errors
+    /// As [`Engine::submit`], and failures while it runs.
+    pub fn generate(&self, request: Request) -> Result<Completion, GenerateError> {
+        self.submit(request)?.wait()
+    }
+
+    /// Runs requests side by side, each to its end, and returns their completions in order.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let prompts = ["import os", "class A:"];
+    /// let answers = engine.generate_all(prompts.map(|p| Request::from_text(p).max_new_tokens(8)))?;
+    /// assert_eq!(answers.len(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The first request that cannot be submitted or fails; the others are cancelled.
+    pub fn generate_all(
+        &self,
+        requests: impl IntoIterator<Item = Request>,
+    ) -> Result<Vec<Completion>, GenerateError> {
+        let submitted = requests.into_iter().map(|request| self.submit(request));
+        let handles = submitted.collect::<Result<Vec<_>, _>>()?;
+        handles.into_iter().map(RequestHandle::wait).collect()
+    }
+
+    /// Requests that are submitted and have not ended.
+    #[must_use]
+    pub fn unfinished(&self) -> usize {
+        self.shared.gate.unfinished()
+    }
+
+    /// How requests are sampled that do not say: the model's own defaults.
+    #[must_use]
+    pub fn default_sampling(&self) -> &SamplingParams {
+        &self.shared.limits.sampling
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _ = self.commands.send(Command::Shutdown);
+        let thread = self.thread.get_mut().ok().and_then(Option::take);
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A running request: an iterator over its events. Dropping it before the end cancels the request.
+///
+/// ```no_run
+/// # use pawl::{Engine, EngineOptions, Event, LoadOptions, Model, Request};
+/// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+/// # let engine = Engine::new(model, &EngineOptions::default())?;
+/// for event in engine.submit(Request::from_text("def main():").max_new_tokens(32))? {
+///     match event {
+///         Event::Tokens { text, .. } => print!("{text}"),
+///         Event::Finished { reason, .. } => println!("\n[{reason}]"),
+///         _ => {}
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct RequestHandle {
+    id: RequestId,
+    seed: u64,
+    events: async_channel::Receiver<Event>,
+    commands: Sender<Command>,
+}
+
+impl RequestHandle {
+    /// The request's identity.
+    #[must_use]
+    pub fn id(&self) -> RequestId {
+        self.id
+    }
+
+    /// The seed it samples with, given or chosen: another request with it gives the same tokens.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Waits for the next event; `None` after the last.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.events.recv_blocking().ok()
+    }
+
+    /// The next event without waiting; `None` when there is none yet, or none any more.
+    pub fn try_next_event(&mut self) -> Option<Event> {
+        self.events.try_recv().ok()
+    }
+
+    /// The next event, for asynchronous callers on any executor; `None` after the last.
+    pub async fn next_event_async(&mut self) -> Option<Event> {
+        self.events.recv().await.ok()
+    }
+
+    /// Asks the engine to end the request. Tokens that were committed before still arrive, then the last event.
+    pub fn cancel(&self) {
+        let _ = self.commands.send(Command::Cancel(self.id));
+    }
+
+    /// Waits for the end and gathers everything.
+    ///
+    /// # Errors
+    /// The engine could not go on with the request, or stopped.
+    pub fn wait(self) -> Result<Completion, GenerateError> {
+        self.wait_streaming(|_| {})
+    }
+
+    /// Waits for the end, passing on each piece of text as it comes, and gathers everything.
+    ///
+    /// # Errors
+    /// The engine could not go on with the request, or stopped.
+    pub fn wait_streaming(mut self, mut on_text: impl FnMut(&str)) -> Result<Completion, GenerateError> {
+        let mut tokens = Vec::new();
+        let mut text = String::new();
+        while let Some(event) = self.next_event() {
+            match event {
+                Event::Tokens { tokens: new, text: piece } => {
+                    on_text(&piece);
+                    tokens.extend(new);
+                    text.push_str(&piece);
+                }
+                Event::Finished { error: Some(error), .. } => return Err(error.into()),
+                Event::Finished { reason, stop, usage, stats, error: None } => {
+                    let seed = self.seed;
+                    return Ok(Completion { tokens, text, reason, stop, usage, stats, seed });
+                }
+            }
+        }
+        Err(GenerateError::Request(RequestError::stopped()))
+    }
+}
+
+impl Iterator for RequestHandle {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        self.next_event()
+    }
+}
+
+impl Drop for RequestHandle {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+/// A finished request.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Completion {
+    /// Tokens generated, an end token included.
+    pub tokens: Vec<u32>,
+    /// Their text; empty for a model without a tokenizer.
+    pub text: String,
+    /// Why it ended.
+    pub reason: FinishReason,
+    /// The stop string that ended it.
+    pub stop: Option<String>,
+    /// What it used.
+    pub usage: Usage,
+    /// Where its time went.
+    pub stats: RequestStats,
+    /// The seed it sampled with.
+    pub seed: u64,
+}
+
+/// Why a request gave no completion.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GenerateError {
+    /// It was refused.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+    /// It failed while it ran.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+}
+
+impl GenerateError {
+    /// The kind of error.
+    #[must_use]
+    pub fn code(&self) -> crate::error::ErrorCode {
+        match self {
+            Self::Submit(error) => error.code(),
+            Self::Request(error) => error.code(),
+        }
+    }
+}
+
+/// A seed that differs between requests and between processes.
+fn fresh_seed(id: RequestId) -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(id.value())
+}
+
+impl From<&EngineError> for RequestError {
+    fn from(error: &EngineError) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+}

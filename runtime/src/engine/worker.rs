@@ -1,0 +1,76 @@
+//! The engine's thread: commands in, steps, events out.
+
+use super::active::Events;
+use super::core::Core;
+use super::ticket::Ticket;
+use super::error::EngineError;
+use super::step::Outcome;
+use crate::ids::RequestId;
+use crate::request::Prepared;
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+/// Failed steps in a row after which every request is failed: the state is whole, but nothing moves.
+const MAX_FAILURES: usize = 3;
+
+/// What handles ask of the thread.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// Run a request.
+    Submit(Box<Submission>),
+    /// End a request.
+    Cancel(RequestId),
+    /// End every request and the thread.
+    Shutdown,
+}
+
+/// A checked request and where its events go.
+#[derive(Debug)]
+pub(super) struct Submission {
+    pub(super) id: RequestId,
+    pub(super) prepared: Prepared,
+    pub(super) events: Events,
+    /// Its place among the unfinished requests.
+    pub(super) ticket: Ticket,
+}
+
+/// Runs until a shutdown or until every handle is gone.
+pub(super) fn run(mut core: Core, commands: &Receiver<Command>) {
+    let mut failures = 0;
+    while take_commands(&mut core, commands) {
+        match core.step() {
+            Ok(Outcome::Ran | Outcome::Idle) => failures = 0,
+            Err(error) => {
+                failures += 1;
+                tracing::warn!(%error, failures, "a step was discarded");
+                if failures >= MAX_FAILURES {
+                    core.fail_all(&error);
+                    failures = 0;
+                }
+            }
+        }
+    }
+    core.fail_all(&EngineError::Stopped { reason: "it was shut down".to_owned() });
+}
+
+/// Takes what has arrived, and waits for something when there is nothing to run. `false` ends the thread.
+fn take_commands(core: &mut Core, commands: &Receiver<Command>) -> bool {
+    loop {
+        let command = if core.requests.is_empty() {
+            match commands.recv() {
+                Ok(command) => command,
+                Err(_) => return false,
+            }
+        } else {
+            match commands.try_recv() {
+                Ok(command) => command,
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        };
+        match command {
+            Command::Submit(submission) => core.submit(*submission),
+            Command::Cancel(id) => core.cancel(id),
+            Command::Shutdown => return false,
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Teacher-forced runs: the logits of given tokens, and the state they leave behind.
+//!
+//! An evaluation takes the same path as generation (plan rows, reserve, run, publish), so what it shows is what
+//! generation computes. It owns its pools and frees them at the end.
+
+mod run;
+
+use crate::engine::EngineError;
+use crate::model::Model;
+
+/// How an evaluation is cut into steps. Results depend on neither, up to rounding.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct EvaluateOptions {
+    /// Tokens of one sequence per step; 0 runs each sequence whole.
+    pub chunk: usize,
+    /// Whether to copy the committed state out at the end.
+    pub states: bool,
+}
+
+impl Default for EvaluateOptions {
+    fn default() -> Self {
+        Self { chunk: 512, states: false }
+    }
+}
+
+impl EvaluateOptions {
+    /// Sets the tokens of one sequence per step; 0 runs each sequence whole.
+    #[must_use]
+    pub fn chunk(mut self, tokens: usize) -> Self {
+        self.chunk = tokens;
+        self
+    }
+
+    /// Copies the committed state out at the end.
+    #[must_use]
+    pub fn states(mut self, wanted: bool) -> Self {
+        self.states = wanted;
+        self
+    }
+}
+
+/// What one sequence of `n` tokens gave.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Evaluation {
+    /// Columns of the logits.
+    pub vocab: usize,
+    /// `[n, vocab]`: row `i` predicts token `i + 1`.
+    pub logits: Vec<f32>,
+    /// `[n, hidden]`: rows after the final norm; empty for a model without a head.
+    pub hidden: Vec<f32>,
+    /// `[n - 1, vocab]`: row `i` is the head's prediction of token `i + 2`; `None` for a model without a head.
+    pub head_logits: Option<Vec<f32>>,
+    /// The committed fixed state, where asked for.
+    pub states: Vec<StateTensor>,
+}
+
+/// The committed fixed state of one operator.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StateTensor {
+    /// The graph input that takes it.
+    pub name: String,
+    /// Layer.
+    pub layer: u32,
+    /// `[C, K - 1]` for a convolution, `[Hv, Dv, Dk]` for Gated DeltaNet.
+    pub shape: Vec<usize>,
+    /// Row-major.
+    pub values: Vec<f32>,
+}
+
+impl Model {
+    /// Runs sequences teacher forced, side by side, and returns one evaluation per sequence.
+    ///
+    /// ```no_run
+    /// use pawl::{EvaluateOptions, LoadOptions, Model};
+    ///
+    /// let mut model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// let found = model.evaluate(&[&[1, 2, 3]], &EvaluateOptions::default())?;
+    /// assert_eq!(found[0].logits.len(), 3 * found[0].vocab);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Empty sequences, ids outside the vocabulary, sequences longer than the context, lack of memory, and failures
+    /// inside ONNX Runtime.
+    pub fn evaluate(
+        &mut self,
+        sequences: &[&[u32]],
+        options: &EvaluateOptions,
+    ) -> Result<Vec<Evaluation>, EngineError> {
+        run::evaluate(self, sequences, options)
+    }
+}

@@ -1,0 +1,47 @@
+//! Why a running request could not go on.
+
+use crate::error::ErrorCode;
+
+/// A request that the engine gave up. Its neighbours and the engine go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+#[non_exhaustive]
+pub struct RequestError {
+    /// The kind of error.
+    pub code: ErrorCode,
+    /// What happened.
+    pub message: String,
+}
+
+impl RequestError {
+    pub(crate) fn new(code: ErrorCode, message: String) -> Self {
+        Self { code, message }
+    }
+
+    /// The kind of error.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        self.code
+    }
+
+    /// The prompt is longer than the whole cache.
+    pub(crate) fn does_not_fit(tokens: usize, most: usize) -> Self {
+        let message = format!("the prompt has {tokens} tokens, the cache holds {most}");
+        Self::new(ErrorCode::RequestInvalid, message)
+    }
+
+    /// No token can be drawn from the logits.
+    pub(crate) fn sampling(error: &dyn std::fmt::Display) -> Self {
+        Self::new(ErrorCode::StepFailed, format!("cannot draw a token: {error}"))
+    }
+
+    /// A token cannot be turned into text.
+    pub(crate) fn text(error: &dyn std::fmt::Display) -> Self {
+        Self::new(ErrorCode::StepFailed, format!("cannot decode a token: {error}"))
+    }
+
+    /// The engine's thread ended first.
+    pub(crate) fn stopped() -> Self {
+        Self::new(ErrorCode::EngineStopped, "the engine stopped before the request ended".to_owned())
+    }
+}

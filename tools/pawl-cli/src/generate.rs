@@ -1,0 +1,172 @@
+//! `pawl generate`.
+
+use crate::error::CliError;
+use crate::load::LoadArgs;
+use crate::prompts::PromptArgs;
+use pawl::{Completion, Engine, EngineOptions, Request, RequestHandle, SamplingParams};
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Options of the command.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The model folder, as build-model writes it.
+    #[arg(long, value_name = "DIR")]
+    model: PathBuf,
+    #[command(flatten)]
+    prompts: PromptArgs,
+    /// Puts each text into the model's chat template, as the user's message.
+    #[arg(long)]
+    chat: bool,
+    /// Most tokens to generate per prompt.
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    max_new_tokens: u64,
+    #[command(flatten)]
+    sampling: SamplingArgs,
+    /// Stops before this text. May be given several times.
+    #[arg(long, value_name = "TEXT")]
+    stop: Vec<String>,
+    /// Goes on after end tokens.
+    #[arg(long)]
+    ignore_eos: bool,
+    #[command(flatten)]
+    load: LoadArgs,
+    /// Prints one JSON object per prompt.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Greedy unless one of these is given; the others then come from the model's `search` section.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Sampling (greedy unless one of these is given)")]
+struct SamplingArgs {
+    /// Divides the logits; 0 is greedy.
+    #[arg(long, value_name = "T")]
+    temperature: Option<f32>,
+    /// Keeps the K most probable tokens; 0 keeps all.
+    #[arg(long, value_name = "K")]
+    top_k: Option<u32>,
+    /// Keeps the most probable tokens up to this total probability.
+    #[arg(long, value_name = "P")]
+    top_p: Option<f32>,
+    /// Keeps tokens at least this times as probable as the most probable one.
+    #[arg(long, value_name = "P")]
+    min_p: Option<f32>,
+    /// Makes sampling repeatable.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+impl SamplingArgs {
+    fn params(&self, defaults: &SamplingParams) -> SamplingParams {
+        let Self { temperature, top_k, top_p, min_p, seed } = *self;
+        let filters = top_k.is_some() || top_p.is_some() || min_p.is_some();
+        if temperature.is_none() && !filters && seed.is_none() {
+            return SamplingParams::greedy();
+        }
+        let mut params = defaults.clone();
+        if let Some(temperature) = temperature {
+            params = params.temperature(temperature);
+            params.do_sample = None;
+        } else if params.is_greedy() {
+            params = SamplingParams::sampled(1.0);
+        }
+        params.top_k = top_k.unwrap_or(params.top_k);
+        params.top_p = top_p.unwrap_or(params.top_p);
+        params.min_p = min_p.unwrap_or(params.min_p);
+        params.seed = seed;
+        params
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> Result<(), CliError> {
+    let requests = args.prompts.requests(&args.model, args.chat)?;
+    let model = args.load.load(&args.model)?;
+    let engine = Engine::new(model, &EngineOptions::default())?;
+    let params = args.sampling.params(engine.default_sampling());
+    let mut handles = Vec::with_capacity(requests.len());
+    for (index, request) in requests.into_iter().enumerate() {
+        let handle = engine.submit(args.complete(request, &params));
+        handles.push(handle.map_err(|source| CliError::Prompt { index, source })?);
+    }
+    let several = handles.len() > 1;
+    for (index, handle) in handles.into_iter().enumerate() {
+        let failed = |source| CliError::Generate { index, source };
+        if args.json {
+            print_json(&handle.wait().map_err(failed)?)?;
+            continue;
+        }
+        if several {
+            writeln!(std::io::stdout().lock(), "--- prompt {index}")?;
+        }
+        print_summary(&print_stream(handle)?.map_err(failed)?)?;
+    }
+    Ok(())
+}
+
+impl Args {
+    fn complete(&self, request: Request, params: &SamplingParams) -> Request {
+        let request = request.sampling(params.clone()).max_new_tokens(self.max_new_tokens);
+        let request = request.ignore_eos(self.ignore_eos);
+        self.stop.iter().fold(request, |request, stop| request.stop(stop))
+    }
+}
+
+/// Prints a single prompt's text as it comes.
+fn print_stream(handle: RequestHandle) -> Result<Result<Completion, pawl::GenerateError>, CliError> {
+    let mut output = std::io::stdout().lock();
+    let mut broken = None;
+    let completion = handle.wait_streaming(|text| {
+        let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+        broken = broken.take().or(written.err());
+    });
+    match broken {
+        Some(error) => Err(error.into()),
+        None => Ok(completion),
+    }
+}
+
+/// Ids where there is no text, then the statistics.
+fn print_summary(completion: &Completion) -> Result<(), CliError> {
+    let mut output = std::io::stdout().lock();
+    if completion.text.is_empty() {
+        write!(output, "{:?}", completion.tokens)?;
+    }
+    let stats = &completion.stats;
+    writeln!(
+        output,
+        "\n[{} prompt + {} generated tokens, {}; prefill {:.3} s, decode {:.3} s, \
+         {:.1} tokens/s, {:.2} tokens per step]",
+        completion.usage.prompt_tokens,
+        completion.usage.generated_tokens,
+        completion.reason,
+        stats.prefill_seconds,
+        stats.decode_seconds,
+        stats.decode_tokens_per_second,
+        stats.tokens_per_step,
+    )?;
+    Ok(())
+}
+
+fn print_json(completion: &Completion) -> Result<(), CliError> {
+    let stats = &completion.stats;
+    let object = json!({
+        "tokens": completion.tokens,
+        "text": completion.text,
+        "finish_reason": completion.reason.as_str(),
+        "stop": completion.stop,
+        "prompt_tokens": completion.usage.prompt_tokens,
+        "seed": completion.seed,
+        "stats": {
+            "steps": stats.steps,
+            "tokens_per_step": stats.tokens_per_step,
+            "prefill_seconds": stats.prefill_seconds,
+            "decode_seconds": stats.decode_seconds,
+            "decode_tokens_per_second": stats.decode_tokens_per_second,
+        },
+    });
+    writeln!(std::io::stdout().lock(), "{object}")?;
+    Ok(())
+}
