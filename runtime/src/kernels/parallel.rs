@@ -60,3 +60,78 @@ impl Parallel for ort::operator::ComputeContext {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::node::guarded;
+    use super::super::testing::node::{OneNode, environment, floats};
+    use super::*;
+    use ort::operator::{
+        BoxedKernel, ComputeContext, KernelContext, Operator, OperatorDomain, OperatorInput,
+        OperatorOutput,
+    };
+    use ort::value::TensorElementType::Float32;
+    use std::sync::atomic::AtomicUsize;
+
+    /// An operator whose kernel fails in the way its name says.
+    struct Failing(&'static str);
+
+    impl Operator for Failing {
+        type Kernel<'attr> = BoxedKernel<'attr>;
+
+        fn name(&self) -> &str {
+            self.0
+        }
+
+        fn inputs(&self) -> impl IntoIterator<Item = OperatorInput> {
+            [OperatorInput::required(Float32)]
+        }
+
+        fn outputs(&self) -> impl IntoIterator<Item = OperatorOutput> {
+            [OperatorOutput::required(Float32)]
+        }
+
+        fn create_kernel<'attr>(
+            &self,
+            _: &KernelContext<'attr>,
+        ) -> ort::Result<BoxedKernel<'attr>> {
+            let on_pool = self.0 == "OnPool";
+            Ok(Box::new(move |context: &ComputeContext| {
+                guarded(|| {
+                    assert!(on_pool, "on the calling thread");
+                    context.run(64, SERIAL_LIMIT, &|item| assert!(item != 63, "on the pool"))
+                })
+            }))
+        }
+    }
+
+    #[test]
+    fn a_panic_in_a_kernel_becomes_an_error() {
+        environment().unwrap();
+        let feeds = [floats("x", &[1], &[1.0])];
+        for (operator, threads) in [("OnPool", 1), ("OnPool", 2), ("OnCaller", 2)] {
+            let domain = OperatorDomain::new("pawl")
+                .unwrap()
+                .add(Failing(operator))
+                .unwrap();
+            let node = OneNode::new("pawl", operator)
+                .giving(&["y"])
+                .threads(threads);
+            let error = node.run_with(domain, &feeds).unwrap_err().to_string();
+            assert!(error.contains("panicked"), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_piece_runs_once() {
+        for (items, cost) in [(0, 1), (1, 1), (100, 1), (100, SERIAL_LIMIT)] {
+            let runs: Vec<AtomicUsize> = (0..items).map(|_| AtomicUsize::new(0)).collect();
+            Serial
+                .run(items, cost, &|item| {
+                    runs[item].fetch_add(1, Ordering::Relaxed);
+                })
+                .unwrap();
+            assert!(runs.iter().all(|runs| runs.load(Ordering::Relaxed) == 1));
+        }
+    }
+}

@@ -22,7 +22,7 @@ pub(super) struct Inputs<'a> {
     pub(super) dt_bias: &'a [f32],
 }
 
-fn unit(x: &[f32]) -> Vec<f64> {
+pub(super) fn unit(x: &[f32]) -> Vec<f64> {
     let square: f64 = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
     x.iter()
         .map(|&x| f64::from(x) / (square + 1e-6).sqrt())

@@ -53,16 +53,13 @@ pub(super) struct Threads(pub(super) usize);
 impl Parallel for Threads {
     fn spread(&self, items: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), KernelError> {
         let next = AtomicUsize::new(0);
+        let pieces = || std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
         std::thread::scope(|scope| {
             for _ in 0..self.0 {
                 scope.spawn(|| {
-                    loop {
-                        let item = next.fetch_add(1, Ordering::Relaxed);
-                        if item >= items {
-                            break;
-                        }
-                        work(items - 1 - item);
-                    }
+                    pieces()
+                        .take_while(|&item| item < items)
+                        .for_each(|item| work(items - 1 - item));
                 });
             }
         });

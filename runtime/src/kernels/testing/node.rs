@@ -3,6 +3,8 @@
 #![allow(unsafe_code)]
 
 use ort::AsPointer;
+use ort::environment::Environment;
+use ort::operator::OperatorDomain;
 use ort::ortsys;
 use ort::session::Session;
 use ort::value::{Shape, Tensor, TensorRefMut};
@@ -59,6 +61,14 @@ pub(in crate::kernels) fn absent() -> Feed {
 }
 
 impl Feed {
+    /// The elements of a float tensor.
+    pub(in crate::kernels) fn floats(&self) -> &[f32] {
+        match &self.data {
+            Data::Floats(data) => data,
+            Data::Ints(_) => panic!("{} holds integers", self.name),
+        }
+    }
+
     pub(in crate::kernels) fn constant(mut self) -> Self {
         self.constant = true;
         self
@@ -105,11 +115,15 @@ impl OneNode {
         self
     }
 
-    /// Opens the graph.
+    /// Opens the graph with Pawl's operators.
     pub(in crate::kernels) fn open(&self, feeds: &[Feed]) -> ort::Result<Session> {
-        let environment = crate::exec::environment().map_err(|e| ort::Error::new(e.to_string()))?;
-        let mut builder = Session::builder(environment)?
-            .with_operators(crate::kernels::domain()?)?
+        environment()?;
+        self.open_with(crate::kernels::domain()?, feeds)
+    }
+
+    fn open_with(&self, domain: OperatorDomain, feeds: &[Feed]) -> ort::Result<Session> {
+        let mut builder = Session::builder(environment()?)?
+            .with_operators(domain)?
             .with_intra_threads(self.threads)?
             .with_intra_op_spinning(false)?;
         builder.commit_from_memory(&super::onnx::model(self, feeds))
@@ -117,9 +131,22 @@ impl OneNode {
 
     /// Runs the node once.
     pub(in crate::kernels) fn run(&self, feeds: &[Feed]) -> ort::Result<Vec<Found>> {
-        let mut session = self.open(feeds)?;
-        run(&mut session, feeds)
+        run(&mut self.open(feeds)?, feeds)
     }
+
+    /// Runs the node once with other operators than Pawl's. [`environment`] comes first.
+    pub(in crate::kernels) fn run_with(
+        &self,
+        domain: OperatorDomain,
+        feeds: &[Feed],
+    ) -> ort::Result<Vec<Found>> {
+        run(&mut self.open_with(domain, feeds)?, feeds)
+    }
+}
+
+/// ONNX Runtime, loaded: nothing else of it may be used before.
+pub(in crate::kernels) fn environment() -> ort::Result<&'static Environment> {
+    crate::exec::environment().map_err(|error| ort::Error::new(error.to_string()))
 }
 
 /// Runs a session that [`OneNode::open`] made.
@@ -203,4 +230,28 @@ pub(in crate::kernels) fn run_bound(
         out_values.as_mut_ptr()
     )?];
     Ok(())
+}
+
+/// Names of the axes that shape inference found; fixed axes as numbers.
+pub(in crate::kernels) fn symbols(ty: &ort::value::ValueType) -> Vec<String> {
+    let ort::value::ValueType::Tensor {
+        shape,
+        dimension_symbols,
+        ..
+    } = ty
+    else {
+        panic!("{ty}")
+    };
+    let name = |(&extent, symbol): (&i64, &String)| {
+        if extent < 0 {
+            symbol.clone()
+        } else {
+            extent.to_string()
+        }
+    };
+    shape
+        .iter()
+        .zip(dimension_symbols.iter())
+        .map(name)
+        .collect()
 }
