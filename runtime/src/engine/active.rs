@@ -36,10 +36,22 @@ pub(super) struct Active {
 impl Active {
     /// `most_tokens` is what one request can have alone in the cache.
     pub(super) fn new(submission: Submission, most_tokens: usize) -> Self {
-        let Submission { id, prepared, events, ticket } = submission;
-        let Prepared { prompt, sampler, cursor } = prepared;
+        let Submission {
+            id,
+            prepared,
+            events,
+            ticket,
+        } = submission;
+        let Prepared {
+            prompt,
+            sampler,
+            cursor,
+        } = prepared;
         let budget = usize::try_from(cursor.remaining()).unwrap_or(usize::MAX);
-        let ceiling = prompt.len().saturating_add(budget).min(most_tokens.max(prompt.len()));
+        let ceiling = prompt
+            .len()
+            .saturating_add(budget)
+            .min(most_tokens.max(prompt.len()));
         Self {
             id,
             tokens: prompt,
@@ -93,7 +105,10 @@ impl Active {
         }
         let text = self.cursor.end(reason);
         if !text.is_empty() {
-            let _ = self.events.try_send(Event::Tokens { tokens: Vec::new(), text });
+            let _ = self.events.try_send(Event::Tokens {
+                tokens: Vec::new(),
+                text,
+            });
         }
         self.finish(reason, None, None);
     }
@@ -110,7 +125,13 @@ impl Active {
     fn finish(&mut self, reason: FinishReason, stop: Option<String>, error: Option<RequestError>) {
         let usage = self.cursor.usage();
         let stats = self.clock.finish(usage.generated_tokens);
-        let _ = self.events.try_send(Event::Finished { reason, stop, usage, stats, error });
+        let _ = self.events.try_send(Event::Finished {
+            reason,
+            stop,
+            usage,
+            stats,
+            error,
+        });
         self.events.close();
     }
 }
@@ -150,14 +171,24 @@ impl Participant for Progress<'_> {
     }
 
     fn prepare(&mut self) -> Result<(), ParticipantError> {
-        for Change { active, advance, .. } in &mut self.changes {
-            active.tokens.reserve(advance.as_ref().map_or(0, |advance| advance.tokens.len()));
+        for Change {
+            active, advance, ..
+        } in &mut self.changes
+        {
+            active
+                .tokens
+                .reserve(advance.as_ref().map_or(0, |advance| advance.tokens.len()));
         }
         Ok(())
     }
 
     fn publish(&mut self, _permit: &Permit) {
-        for Change { active, committed, advance } in &mut self.changes {
+        for Change {
+            active,
+            committed,
+            advance,
+        } in &mut self.changes
+        {
             active.committed = *committed;
             active.resident = true;
             if let Some(advance) = advance.take() {

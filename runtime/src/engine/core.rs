@@ -33,7 +33,11 @@ impl Core {
     /// Allocates the pools that the model's memory plan counts.
     pub(super) fn new(model: Model, options: &EngineOptions) -> Result<Self, EngineError> {
         let planned = &model.limits;
-        let extent = PoolExtent { slots: planned.slots, rows: planned.checkpoint_rows, blocks: planned.kv_blocks };
+        let extent = PoolExtent {
+            slots: planned.slots,
+            rows: planned.checkpoint_rows,
+            blocks: planned.kv_blocks,
+        };
         let head = model.head.as_ref().map(|head| head.state());
         let composite = pools::allocate(model.decoder.state(), head, extent, &*model.device)?;
         let limits = limits(&model, &composite, options);
@@ -52,7 +56,10 @@ impl Core {
     pub(super) fn submit(&mut self, submission: Submission) {
         let mut active = Active::new(submission, self.limits.most_tokens());
         if active.tokens.len() > self.limits.most_tokens() {
-            active.fail(RequestError::does_not_fit(active.tokens.len(), self.limits.most_tokens()));
+            active.fail(RequestError::does_not_fit(
+                active.tokens.len(),
+                self.limits.most_tokens(),
+            ));
             return;
         }
         self.requests.push(active);
@@ -94,7 +101,9 @@ fn limits(model: &Model, composite: &Composite, options: &EngineOptions) -> Limi
     let configured = model.limits.scheduled_tokens;
     Limits {
         max_batch_size: composite.capacity(),
-        max_scheduled_tokens: options.max_scheduled_tokens.map_or(configured, |tokens| tokens.get()),
+        max_scheduled_tokens: options
+            .max_scheduled_tokens
+            .map_or(configured, |tokens| tokens.get()),
         max_chunk: options.prefill_chunk.get(),
         max_drafts: 0,
         drafts_beside_prefill: model.decoder.state().captures_in_mixed_steps,

@@ -51,10 +51,14 @@ impl EngineError {
     }
 
     pub(crate) fn discarded(error: &dyn std::fmt::Display) -> Self {
-        Self::Discarded { reason: error.to_string() }
+        Self::Discarded {
+            reason: error.to_string(),
+        }
     }
 
     pub(crate) fn pools(error: &dyn std::fmt::Display) -> Self {
-        Self::Pools { reason: error.to_string() }
+        Self::Pools {
+            reason: error.to_string(),
+        }
     }
 }

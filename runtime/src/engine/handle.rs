@@ -52,13 +52,16 @@ impl Engine {
     /// A tokenizer that cannot be used, and lack of memory.
     pub fn new(model: Model, options: &EngineOptions) -> Result<Self, LoadError> {
         let limits = limits::of(&model)?;
-        let core = Core::new(model, options)
-            .map_err(|error| LoadError::Memory { reason: error.to_string() })?;
+        let core = Core::new(model, options).map_err(|error| LoadError::Memory {
+            reason: error.to_string(),
+        })?;
         let (commands, receiver) = channel();
         let thread = std::thread::Builder::new()
             .name("pawl-engine".to_owned())
             .spawn(move || worker::run(core, &receiver))
-            .map_err(|error| LoadError::Memory { reason: format!("engine thread: {error}") })?;
+            .map_err(|error| LoadError::Memory {
+                reason: format!("engine thread: {error}"),
+            })?;
         let shared = Shared {
             commands,
             limits,
@@ -66,7 +69,9 @@ impl Engine {
             next: AtomicU64::new(1),
             thread: Mutex::new(Some(thread)),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self {
+            shared: Arc::new(shared),
+        })
     }
 
     /// Submits a request and returns at once. Its events come through the handle.
@@ -80,10 +85,23 @@ impl Engine {
         let ticket = shared.gate.enter().ok_or(SubmitError::QueueFull)?;
         let seed = prepared.sampler.seed();
         let (events, receiver) = async_channel::unbounded();
-        let submission = Submission { id, prepared, events, ticket };
+        let submission = Submission {
+            id,
+            prepared,
+            events,
+            ticket,
+        };
         let command = Command::Submit(Box::new(submission));
-        shared.commands.send(command).map_err(|_| SubmitError::Stopped)?;
-        Ok(RequestHandle { id, seed, events: receiver, commands: shared.commands.clone() })
+        shared
+            .commands
+            .send(command)
+            .map_err(|_| SubmitError::Stopped)?;
+        Ok(RequestHandle {
+            id,
+            seed,
+            events: receiver,
+            commands: shared.commands.clone(),
+        })
     }
 
     /// Runs one request to its end.
@@ -208,20 +226,42 @@ impl RequestHandle {
     ///
     /// # Errors
     /// The engine could not go on with the request, or stopped.
-    pub fn wait_streaming(mut self, mut on_text: impl FnMut(&str)) -> Result<Completion, GenerateError> {
+    pub fn wait_streaming(
+        mut self,
+        mut on_text: impl FnMut(&str),
+    ) -> Result<Completion, GenerateError> {
         let mut tokens = Vec::new();
         let mut text = String::new();
         while let Some(event) = self.next_event() {
             match event {
-                Event::Tokens { tokens: new, text: piece } => {
+                Event::Tokens {
+                    tokens: new,
+                    text: piece,
+                } => {
                     on_text(&piece);
                     tokens.extend(new);
                     text.push_str(&piece);
                 }
-                Event::Finished { error: Some(error), .. } => return Err(error.into()),
-                Event::Finished { reason, stop, usage, stats, error: None } => {
+                Event::Finished {
+                    error: Some(error), ..
+                } => return Err(error.into()),
+                Event::Finished {
+                    reason,
+                    stop,
+                    usage,
+                    stats,
+                    error: None,
+                } => {
                     let seed = self.seed;
-                    return Ok(Completion { tokens, text, reason, stop, usage, stats, seed });
+                    return Ok(Completion {
+                        tokens,
+                        text,
+                        reason,
+                        stop,
+                        usage,
+                        stats,
+                        seed,
+                    });
                 }
             }
         }

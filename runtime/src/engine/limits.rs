@@ -32,8 +32,10 @@ fn tokenizer(model: &Model) -> Result<Option<Arc<dyn Tokenizer>>, LoadError> {
     if !path.exists() {
         return Ok(None);
     }
-    let tokenizer = HfTokenizer::from_file(&path)
-        .map_err(|error| LoadError::Tokenizer { path, reason: error.to_string() })?;
+    let tokenizer = HfTokenizer::from_file(&path).map_err(|error| LoadError::Tokenizer {
+        path,
+        reason: error.to_string(),
+    })?;
     Ok(Some(Arc::new(tokenizer)))
 }
 

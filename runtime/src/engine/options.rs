@@ -16,7 +16,11 @@ pub struct EngineOptions {
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { max_scheduled_tokens: None, prefill_chunk: Self::PREFILL_CHUNK, max_queued: 1024 }
+        Self {
+            max_scheduled_tokens: None,
+            prefill_chunk: Self::PREFILL_CHUNK,
+            max_queued: 1024,
+        }
     }
 }
 

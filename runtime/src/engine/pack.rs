@@ -31,7 +31,9 @@ pub(crate) fn push_row(
     let start = inputs.input_ids.len();
     inputs.input_ids.extend(tokens.into_iter().map(i64::from));
     let end = inputs.input_ids.len();
-    let positions = (past..).take(end - start).map(|p| i64::try_from(p).unwrap_or(i64::MAX));
+    let positions = (past..)
+        .take(end - start)
+        .map(|p| i64::try_from(p).unwrap_or(i64::MAX));
     inputs.position_ids.extend(positions);
     inputs.cumulative.push(clamp(end));
     let wanted = match logits {
@@ -69,7 +71,10 @@ mod tests {
         clear(&mut inputs);
         push_row(&mut inputs, 0, [7], LogitsOf::Last(1));
         clear(&mut inputs);
-        assert_eq!((inputs.cumulative.as_slice(), inputs.input_ids.len()), (&[0][..], 0));
+        assert_eq!(
+            (inputs.cumulative.as_slice(), inputs.input_ids.len()),
+            (&[0][..], 0)
+        );
         assert!(inputs.logits_indices.is_empty());
     }
 }

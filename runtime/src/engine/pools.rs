@@ -28,7 +28,11 @@ pub(crate) fn allocate(
     extent: PoolExtent,
     device: &dyn Device,
 ) -> Result<Composite, EngineError> {
-    let PoolExtent { slots, rows, blocks } = extent;
+    let PoolExtent {
+        slots,
+        rows,
+        blocks,
+    } = extent;
     let state = if decoder.fixed.is_empty() {
         None
     } else {

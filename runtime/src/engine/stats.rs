@@ -43,7 +43,9 @@ impl Clock {
     /// The sums, for `generated` tokens.
     pub(super) fn finish(&self, generated: u64) -> RequestStats {
         let between = |from: Option<Instant>, to: Option<Instant>| {
-            from.zip(to).map_or(Duration::ZERO, |(from, to)| to.duration_since(from)).as_secs_f64()
+            from.zip(to)
+                .map_or(Duration::ZERO, |(from, to)| to.duration_since(from))
+                .as_secs_f64()
         };
         let decode_seconds = between(self.first_token, self.last_token);
         RequestStats {
@@ -75,7 +77,10 @@ mod tests {
         clock.drew(at(150));
         clock.drew(at(300));
         let stats = clock.finish(5);
-        assert_eq!((stats.steps, stats.prefill_seconds, stats.decode_seconds), (3, 0.1, 0.2));
+        assert_eq!(
+            (stats.steps, stats.prefill_seconds, stats.decode_seconds),
+            (3, 0.1, 0.2)
+        );
         assert!((stats.tokens_per_step - 5.0 / 3.0).abs() < 1e-12);
         assert!((stats.decode_tokens_per_second - 20.0).abs() < 1e-9);
     }

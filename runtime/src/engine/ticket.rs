@@ -16,13 +16,18 @@ pub(super) struct Ticket(Arc<AtomicUsize>);
 
 impl Turnstile {
     pub(super) fn new(most: usize) -> Self {
-        Self { unfinished: Arc::default(), most }
+        Self {
+            unfinished: Arc::default(),
+            most,
+        }
     }
 
     /// `None` when every place is taken.
     pub(super) fn enter(&self) -> Option<Ticket> {
         let next = |count: usize| (count < self.most).then_some(count + 1);
-        self.unfinished.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).ok()?;
+        self.unfinished
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, next)
+            .ok()?;
         Some(Ticket(Arc::clone(&self.unfinished)))
     }
 

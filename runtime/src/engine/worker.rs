@@ -2,9 +2,9 @@
 
 use super::active::Events;
 use super::core::Core;
-use super::ticket::Ticket;
 use super::error::EngineError;
 use super::step::Outcome;
+use super::ticket::Ticket;
 use crate::ids::RequestId;
 use crate::request::Prepared;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -49,7 +49,9 @@ pub(super) fn run(mut core: Core, commands: &Receiver<Command>) {
             }
         }
     }
-    core.fail_all(&EngineError::Stopped { reason: "it was shut down".to_owned() });
+    core.fail_all(&EngineError::Stopped {
+        reason: "it was shut down".to_owned(),
+    });
 }
 
 /// Takes what has arrived, and waits for something when there is nothing to run. `false` ends the thread.

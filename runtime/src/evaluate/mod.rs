@@ -20,7 +20,10 @@ pub struct EvaluateOptions {
 
 impl Default for EvaluateOptions {
     fn default() -> Self {
-        Self { chunk: 512, states: false }
+        Self {
+            chunk: 512,
+            states: false,
+        }
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::{EvaluateOptions, Evaluation, StateTensor};
 use crate::device::Device;
+use crate::engine::EngineError;
 use crate::engine::pack::{self, LogitsOf};
 use crate::engine::pools::{self, PoolExtent};
-use crate::engine::EngineError;
 use crate::exec::{Decoder, StepInputs, StepOutputs};
 use crate::ids::RequestId;
 use crate::kv::blocks_for;
@@ -28,14 +28,29 @@ pub(super) fn evaluate(
     let mut composite = allocate(decoder.state(), sequences, &*device)?;
     let tokens = |row: usize, range: Range<usize>| slice(sequences, row, range);
     let lengths: Vec<usize> = sequences.iter().map(|s| s.len()).collect();
-    let mut run = Run { decoder, composite: &mut composite, chunk: options.chunk, hidden: has_head };
+    let mut run = Run {
+        decoder,
+        composite: &mut composite,
+        chunk: options.chunk,
+        hidden: has_head,
+    };
     run.all(&lengths, &tokens, &|_, _| Vec::new(), &mut found)?;
     let mut evaluations = Vec::with_capacity(sequences.len());
     for (row, forced) in found.into_iter().enumerate() {
-        let states = if options.states { states(decoder.state(), &composite, row)? } else { Vec::new() };
+        let states = if options.states {
+            states(decoder.state(), &composite, row)?
+        } else {
+            Vec::new()
+        };
         let Forced { logits, hidden } = forced;
         let vocab = decoder.vocab();
-        evaluations.push(Evaluation { vocab, logits, hidden, head_logits: None, states });
+        evaluations.push(Evaluation {
+            vocab,
+            logits,
+            hidden,
+            head_logits: None,
+            states,
+        });
     }
     if let Some(head) = &mut model.head {
         evaluate_head(head, sequences, options, &mut evaluations, &*device)?;
@@ -52,16 +67,28 @@ fn evaluate_head(
     device: &dyn Device,
 ) -> Result<(), EngineError> {
     let width = head.hidden_size();
-    let pairs: Vec<&[u32]> = sequences.iter().map(|s| s.get(1..).unwrap_or_default()).collect();
+    let pairs: Vec<&[u32]> = sequences
+        .iter()
+        .map(|s| s.get(1..).unwrap_or_default())
+        .collect();
     let lengths: Vec<usize> = pairs.iter().map(|s| s.len()).collect();
     let mut found = vec![Forced::default(); sequences.len()];
     let mut composite = allocate(head.state(), &pairs, device)?;
     let hidden = |row: usize, range: Range<usize>| {
-        let rows = evaluations.get(row).map_or(&[][..], |e| e.hidden.as_slice());
-        rows.get(range.start * width..range.end * width).unwrap_or_default().to_vec()
+        let rows = evaluations
+            .get(row)
+            .map_or(&[][..], |e| e.hidden.as_slice());
+        rows.get(range.start * width..range.end * width)
+            .unwrap_or_default()
+            .to_vec()
     };
     let tokens = |row: usize, range: Range<usize>| slice(&pairs, row, range);
-    let mut run = Run { decoder: head, composite: &mut composite, chunk: options.chunk, hidden: false };
+    let mut run = Run {
+        decoder: head,
+        composite: &mut composite,
+        chunk: options.chunk,
+        hidden: false,
+    };
     run.all(&lengths, &tokens, &hidden, &mut found)?;
     for (evaluation, forced) in evaluations.iter_mut().zip(found) {
         evaluation.head_logits = Some(forced.logits);
@@ -117,7 +144,11 @@ impl Run<'_> {
     }
 
     fn next_parts(&self, lengths: &[usize], done: &[usize]) -> Vec<(usize, Range<usize>)> {
-        let chunk = if self.chunk == 0 { usize::MAX } else { self.chunk };
+        let chunk = if self.chunk == 0 {
+            usize::MAX
+        } else {
+            self.chunk
+        };
         let rows = lengths.iter().zip(done).enumerate();
         rows.filter(|(_, (length, done))| done < length)
             .map(|(row, (length, done))| (row, *done..done.saturating_add(chunk).min(*length)))
@@ -134,23 +165,44 @@ impl Run<'_> {
             .iter()
             .map(|(row, range)| StepRow::plain(identity(*row), range.len(), range.start == 0))
             .collect();
-        let mut step = self.composite.reserve(&rows).map_err(|e| EngineError::discarded(&e))?;
+        let mut step = self
+            .composite
+            .reserve(&rows)
+            .map_err(|e| EngineError::discarded(&e))?;
         step.fill(inputs);
         let capture = step.capture();
         let buffers = step.buffers();
-        self.decoder.run(inputs, buffers.paged, buffers.fixed, capture, outputs, self.hidden)?;
+        self.decoder.run(
+            inputs,
+            buffers.paged,
+            buffers.fixed,
+            capture,
+            outputs,
+            self.hidden,
+        )?;
         let step = step.accept_all().validate().and_then(|step| step.prepare());
         step.map_err(|e| EngineError::discarded(&e))?.publish();
         Ok(())
     }
 
-    fn collect(&self, parts: &[(usize, Range<usize>)], outputs: &StepOutputs, found: &mut [Forced]) {
+    fn collect(
+        &self,
+        parts: &[(usize, Range<usize>)],
+        outputs: &StepOutputs,
+        found: &mut [Forced],
+    ) {
         let mut logits = outputs.logits.chunks(self.decoder.vocab().max(1));
         let mut hidden = outputs.hidden.chunks(self.decoder.hidden_size().max(1));
         for (row, range) in parts {
-            let Some(forced) = found.get_mut(*row) else { continue };
-            forced.logits.extend(logits.by_ref().take(range.len()).flatten());
-            forced.hidden.extend(hidden.by_ref().take(range.len()).flatten());
+            let Some(forced) = found.get_mut(*row) else {
+                continue;
+            };
+            forced
+                .logits
+                .extend(logits.by_ref().take(range.len()).flatten());
+            forced
+                .hidden
+                .extend(hidden.by_ref().take(range.len()).flatten());
         }
     }
 }
@@ -162,24 +214,46 @@ fn check(model: &Model, sequence: usize, ids: &[u32]) -> Result<(), EngineError>
         return wrong("is empty".to_owned());
     }
     if ids.len() > context {
-        return wrong(format!("has {} tokens, the context is {context}", ids.len()));
+        return wrong(format!(
+            "has {} tokens, the context is {context}",
+            ids.len()
+        ));
     }
-    let outside = ids.iter().find(|id| usize::try_from(**id).map_or(true, |id| id >= vocab));
+    let outside = ids
+        .iter()
+        .find(|id| usize::try_from(**id).map_or(true, |id| id >= vocab));
     match outside {
         Some(id) => wrong(format!("token {id} is outside the vocabulary of {vocab}")),
         None => Ok(()),
     }
 }
 
-fn allocate(spec: &StateSpec, sequences: &[&[u32]], device: &dyn Device) -> Result<Composite, EngineError> {
+fn allocate(
+    spec: &StateSpec,
+    sequences: &[&[u32]],
+    device: &dyn Device,
+) -> Result<Composite, EngineError> {
     let block_size = spec.paged.as_ref().map_or(1, |paged| paged.block_size);
-    let blocks = sequences.iter().map(|s| blocks_for(s.len(), block_size)).sum::<usize>();
-    let extent = PoolExtent { slots: sequences.len().max(1), rows: 1, blocks: blocks.max(1) };
+    let blocks = sequences
+        .iter()
+        .map(|s| blocks_for(s.len(), block_size))
+        .sum::<usize>();
+    let extent = PoolExtent {
+        slots: sequences.len().max(1),
+        rows: 1,
+        blocks: blocks.max(1),
+    };
     pools::allocate(spec, None, extent, device)
 }
 
-fn states(spec: &StateSpec, composite: &Composite, row: usize) -> Result<Vec<StateTensor>, EngineError> {
-    let rows = composite.committed_rows(identity(row)).map_err(|e| EngineError::discarded(&e))?;
+fn states(
+    spec: &StateSpec,
+    composite: &Composite,
+    row: usize,
+) -> Result<Vec<StateTensor>, EngineError> {
+    let rows = composite
+        .committed_rows(identity(row))
+        .map_err(|e| EngineError::discarded(&e))?;
     let tensor = |(fixed, values): (&crate::model::spec::FixedSpec, &[f32])| StateTensor {
         name: fixed.input.clone(),
         layer: fixed.layer,
@@ -194,5 +268,9 @@ fn identity(row: usize) -> RequestId {
 }
 
 fn slice(sequences: &[&[u32]], row: usize, range: Range<usize>) -> Vec<u32> {
-    sequences.get(row).and_then(|s| s.get(range)).unwrap_or_default().to_vec()
+    sequences
+        .get(row)
+        .and_then(|s| s.get(range))
+        .unwrap_or_default()
+        .to_vec()
 }

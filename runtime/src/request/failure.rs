@@ -32,16 +32,25 @@ impl RequestError {
 
     /// No token can be drawn from the logits.
     pub(crate) fn sampling(error: &dyn std::fmt::Display) -> Self {
-        Self::new(ErrorCode::StepFailed, format!("cannot draw a token: {error}"))
+        Self::new(
+            ErrorCode::StepFailed,
+            format!("cannot draw a token: {error}"),
+        )
     }
 
     /// A token cannot be turned into text.
     pub(crate) fn text(error: &dyn std::fmt::Display) -> Self {
-        Self::new(ErrorCode::StepFailed, format!("cannot decode a token: {error}"))
+        Self::new(
+            ErrorCode::StepFailed,
+            format!("cannot decode a token: {error}"),
+        )
     }
 
     /// The engine's thread ended first.
     pub(crate) fn stopped() -> Self {
-        Self::new(ErrorCode::EngineStopped, "the engine stopped before the request ended".to_owned())
+        Self::new(
+            ErrorCode::EngineStopped,
+            "the engine stopped before the request ended".to_owned(),
+        )
     }
 }

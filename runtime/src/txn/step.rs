@@ -54,7 +54,6 @@ pub(super) struct Row {
     before: usize,
     tokens: usize,
     drafts: usize,
-    captured: usize,
     kept: usize,
 }
 
@@ -66,13 +65,12 @@ impl Row {
             drafts,
             ..
         } = row;
-        let (before, captured) = (before.unwrap_or(0), row.captured());
+        let before = before.unwrap_or(0);
         Self {
             request,
             before,
             tokens,
             drafts,
-            captured,
             kept: tokens,
         }
     }
@@ -144,17 +142,12 @@ impl<'a> Step<'a, Reserved> {
         inputs.capture_counts = capture_counts;
     }
 
-    /// Bank rows and capture counts, one per row; without fixed state only the counts.
+    /// Bank rows and capture counts, one per row. Without fixed state no bank rows, and nothing to capture.
     pub(crate) fn fixed_binding(&self) -> FixedBinding {
-        let counts = || {
-            self.rows
-                .iter()
-                .map(|row| i32::try_from(row.captured).unwrap_or(i32::MAX))
-        };
         match &self.state {
             Some(state) => state.binding(),
             None => FixedBinding {
-                capture_counts: counts().collect(),
+                capture_counts: vec![0; self.rows.len()],
                 ..FixedBinding::default()
             },
         }

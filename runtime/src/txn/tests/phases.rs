@@ -1,6 +1,7 @@
 //! Every phase, leaving a step in each of them, and what is refused.
 
 use super::fixture::*;
+use crate::exec::Capture;
 use crate::kv::KvError;
 use crate::state::audit::audit;
 use crate::state::{Bank, SelectError, Slot, StateError};
@@ -411,6 +412,8 @@ fn models_without_a_kind_of_state_work() {
     let mut paged_only = Composite::new(1, None, full.kv, None);
     let mut step = paged_only.reserve(&[row(1, 5, 4, true)]).unwrap();
     assert!(step.fixed_binding().read_rows.is_empty());
+    assert_eq!(step.fixed_binding().capture_counts, [0]);
+    assert_eq!(step.capture(), Capture::Off);
     assert!(step.buffers().fixed.is_empty());
     let step = step.accept(&[keep(2)]).unwrap();
     step.validate().unwrap().prepare().unwrap().publish();
