@@ -2,7 +2,12 @@
 
 use super::filter::{Filters, Rank, Survivors, logit_of, token_of};
 use super::params::{SamplingError, SamplingParams};
-use super::philox::{GUMBEL_MAX, Noise, gumbel};
+use super::philox::Noise;
+use super::race::Race;
+use super::scan::{highest, second_highest};
+
+/// Survivors above this part of the vocabulary race in token order, which draws noise in groups.
+const WHOLESALE: usize = 8;
 
 /// Draws tokens for one request. Cheap to clone, holds nothing that changes.
 #[derive(Clone, Debug)]
@@ -100,124 +105,38 @@ impl Sampler {
         let noise = Noise::new(self.seed, position);
         if self.filters.active() {
             let survivors = self.filters.apply(logits, highest, &mut scratch.ranked);
-            return Ok(self.race(&scratch.ranked, &survivors, noise));
+            return Ok(self.race(logits, &scratch.ranked, &survivors, noise));
         }
-        Ok(self.race_all(logits, noise))
+        let mut race = Race::new(self.filters.temperature, noise);
+        race.enter_all(logits, Rank::MAX);
+        Ok(race.drawn(race.gap()))
     }
 
     /// The survivors' race, with the cuts counted in the margin.
-    fn race(&self, ranked: &[Rank], survivors: &Survivors, noise: Noise) -> Drawn {
-        let mut race = Race::new(self.filters.temperature);
-        for &rank in ranked.iter().take(survivors.kept) {
-            race.enter(token_of(rank), logit_of(rank), |token| noise.word(token));
+    fn race(&self, logits: &[f32], ranked: &[Rank], survivors: &Survivors, noise: Noise) -> Drawn {
+        let mut race = Race::new(self.filters.temperature, noise);
+        let kept = ranked.get(..survivors.kept).unwrap_or_default();
+        if kept.len() > logits.len() / WHOLESALE {
+            race.enter_all(logits, kept.iter().copied().max().unwrap_or(0));
+        } else {
+            for &rank in kept {
+                race.enter(token_of(rank), logit_of(rank));
+            }
         }
         let mut margin = race.gap();
         for cut in survivors.cuts.iter().flatten() {
-            margin = margin.min(cut.leave(race.winner_logit));
+            margin = margin.min(cut.leave(race.winner_logit()));
         }
         let dropped = ranked
             .get(survivors.kept..survivors.near)
             .unwrap_or_default();
         for (&rank, cut) in dropped.iter().zip(std::iter::repeat(survivors.binding)) {
-            let (token, logit) = (token_of(rank), logit_of(rank));
-            let score = logit / self.filters.temperature + gumbel(noise.word(token));
-            let behind = (race.best.0 - score) * self.filters.temperature;
+            let logit = logit_of(rank);
             let enter = cut.map_or(f64::INFINITY, |cut| cut.enter(logit));
-            margin = margin.min(enter.max(behind));
+            margin = margin.min(enter.max(race.behind(token_of(rank), logit)));
         }
         race.drawn(margin)
     }
-
-    /// The race of the whole vocabulary.
-    fn race_all(&self, logits: &[f32], noise: Noise) -> Drawn {
-        let mut race = Race::new(self.filters.temperature);
-        for (block, chunk) in (0u32..).zip(logits.chunks(4)) {
-            let words = noise.block(block);
-            for ((token, &logit), word) in (4 * block..).zip(chunk).zip(words) {
-                race.enter(token, f64::from(logit), |_| word);
-            }
-        }
-        let gap = race.gap();
-        race.drawn(gap)
-    }
-}
-
-/// Best and second best of `logit / temperature + noise`; equal scores go to the lower id.
-struct Race {
-    temperature: f64,
-    /// Score and token.
-    best: (f64, u32),
-    second: f64,
-    winner_logit: f64,
-}
-
-impl Race {
-    fn new(temperature: f64) -> Race {
-        Race {
-            temperature,
-            best: (f64::NEG_INFINITY, u32::MAX),
-            second: f64::NEG_INFINITY,
-            winner_logit: f64::NEG_INFINITY,
-        }
-    }
-
-    #[inline]
-    fn enter(&mut self, token: u32, logit: f64, word: impl FnOnce(u32) -> u32) {
-        let scaled = logit / self.temperature;
-        if scaled + GUMBEL_MAX < self.second {
-            return;
-        }
-        let score = scaled + gumbel(word(token));
-        if score > self.best.0 || (score == self.best.0 && token < self.best.1) {
-            self.second = self.best.0;
-            self.best = (score, token);
-            self.winner_logit = logit;
-        } else if score > self.second {
-            self.second = score;
-        }
-    }
-
-    /// Distance of the two best, in logit units.
-    fn gap(&self) -> f64 {
-        (self.best.0 - self.second) * self.temperature
-    }
-
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a margin needs no more precision"
-    )]
-    fn drawn(&self, margin: f64) -> Drawn {
-        Drawn {
-            token: self.best.1,
-            margin: margin as f32,
-        }
-    }
-}
-
-/// The highest logit, once every logit is known to be usable.
-fn highest(logits: &[f32]) -> Result<f32, DrawError> {
-    let mut highest = f32::NEG_INFINITY;
-    let mut usable = true;
-    for &logit in logits {
-        usable &= logit < f32::INFINITY;
-        highest = if logit > highest { logit } else { highest };
-    }
-    if !usable {
-        let token = logits
-            .iter()
-            .position(|logit| logit.is_nan() || *logit == f32::INFINITY);
-        let token = token.unwrap_or_default();
-        return Err(match logits.get(token) {
-            Some(logit) if logit.is_nan() => DrawError::NotANumber { token },
-            _ => DrawError::Infinite { token },
-        });
-    }
-    if highest == f32::NEG_INFINITY {
-        return Err(DrawError::NothingToDraw {
-            vocabulary: logits.len(),
-        });
-    }
-    Ok(highest)
 }
 
 /// The lowest id among the highest logits; the margin is the distance to the next logit.
@@ -226,14 +145,8 @@ fn greedy(logits: &[f32], highest: f32) -> Drawn {
         .iter()
         .position(|&logit| logit == highest)
         .unwrap_or_default();
-    let (before, after) = logits.split_at(first);
-    let others = before.iter().chain(after.iter().skip(1));
-    let second = others.fold(
-        f32::NEG_INFINITY,
-        |best, &logit| if logit > best { logit } else { best },
-    );
     Drawn {
         token: u32::try_from(first).unwrap_or(u32::MAX),
-        margin: highest - second,
+        margin: highest - second_highest(logits, first),
     }
 }

@@ -4,6 +4,7 @@
 //! of all of them are one prefix: the shortest.
 
 use super::cut::{Cut, Mass};
+use super::scan::sum_of_weights;
 
 /// Cuts closer than this, in logit units, are resolved token by token. A margin below it is a bound
 /// on the true distance; one above it says only that the decision was at least this far from a cut.
@@ -174,10 +175,7 @@ impl Filters {
             mass.total = seen.iter().map(|&rank| mass.weight(logit_of(rank))).sum();
             return find_top_p(seen, floor, mass, self.top_p);
         }
-        mass.total = logits
-            .iter()
-            .map(|&logit| mass.weight(f64::from(logit)))
-            .sum();
+        mass.total = sum_of_weights(logits, highest, self.temperature);
         let found = find_top_p(ranked, floor, mass, self.top_p);
         // The reach must lie inside what was collected, or tokens near the cut could be missing.
         if found.cut.floor() >= f64::from(floor) {

@@ -15,6 +15,8 @@ mod draw;
 mod filter;
 mod params;
 mod philox;
+mod race;
+mod scan;
 #[cfg(test)]
 mod tests;
 

@@ -42,6 +42,7 @@ impl Detokenizer {
             return Ok(());
         }
         match self.tokenizer.piece(token) {
+            Piece::Nothing => Ok(()),
             Piece::Bytes(bytes) => {
                 self.release(text)?;
                 self.partial.extend(bytes);

@@ -110,6 +110,8 @@ fn streaming_gives_characters_as_soon_as_they_are_complete() {
 fn unknown_ids_have_no_text() {
     assert_streams(&byte_level(), &[5, 4_000_000_000, 6]);
     assert_streams(&byte_fallback(), &[260, 4_000_000_000, 261]);
+    // The unknown id does not end the run of bytes, which the last one makes invalid.
+    assert_streams(&byte_fallback(), &[197, 131, 4_000_000_000, 131]);
 }
 
 #[test]

@@ -46,6 +46,8 @@ pub trait Tokenizer: Send + Sync + std::fmt::Debug {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Piece {
+    /// Nothing: the id is unknown.
+    Nothing,
     /// These bytes, whatever stands before; they may be a part of a character.
     Bytes(Vec<u8>),
     /// Something that depends on the tokens before. If `open`, its text is not settled before the
@@ -240,14 +242,13 @@ impl Tokenizer for HfTokenizer {
     }
 
     fn piece(&self, id: u32) -> Piece {
+        let Some(token) = self.id_to_token(id) else {
+            return Piece::Nothing;
+        };
         match self.spelling {
-            Spelling::ByteLevel => Piece::Bytes(
-                self.id_to_token(id)
-                    .map(byte_level_bytes)
-                    .unwrap_or_default(),
-            ),
+            Spelling::ByteLevel => Piece::Bytes(byte_level_bytes(token)),
             Spelling::ByteFallback => Piece::Context {
-                open: self.id_to_token(id).is_some_and(|token| is_byte(&token)),
+                open: is_byte(&token),
             },
             Spelling::Other => Piece::Context { open: false },
         }
