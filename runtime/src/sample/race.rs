@@ -64,7 +64,7 @@ impl Race {
         least_word(self.second - logit / self.temperature - ROUNDING)
     }
 
-    fn enter_with(&mut self, token: u32, logit: f64, word: u32) {
+    pub(super) fn enter_with(&mut self, token: u32, logit: f64, word: u32) {
         let score = logit / self.temperature + gumbel(word);
         if score > self.best.0 || (score == self.best.0 && token < self.best.1) {
             self.second = self.best.0;

@@ -1,5 +1,6 @@
 use super::filter::{logit_of, rank, token_of};
 use super::philox::{GROUP, Noise, gumbel, least_word, philox4x32};
+use super::race::Race;
 use super::*;
 use proptest::prelude::*;
 
@@ -286,6 +287,40 @@ fn logits() -> impl Strategy<Value = Vec<f32>> {
         })
 }
 
+/// Logits in a few tight clusters, so that cuts fall close to tokens.
+fn clusters() -> impl Strategy<Value = Vec<f32>> {
+    let logit = (0u8..3, 0u8..10)
+        .prop_map(|(level, step)| f32::from(level) * 0.7 + f32::from(step) * 1.5e-4);
+    prop::collection::vec(logit, 2..12)
+}
+
+/// Filters that cut within `off` (relative) of a token's probability or cumulative probability.
+fn cut_close(
+    logits: &[f32],
+    temperature: f32,
+    which: u8,
+    token: usize,
+    off: f32,
+) -> SamplingParams {
+    let mut sorted = logits.to_vec();
+    sorted.sort_by(|a, b| b.total_cmp(a));
+    let weight = |logit: f32| ((logit - sorted[0]) / temperature).exp();
+    let total: f32 = sorted.iter().copied().map(weight).sum();
+    let rank = token % sorted.len();
+    let mut params = SamplingParams::sampled(temperature).seed(11);
+    if which & 1 != 0 {
+        params = params.top_k(u32::try_from(rank + 1).unwrap());
+    }
+    if which & 2 != 0 {
+        let above: f32 = sorted[..=rank].iter().copied().map(weight).sum();
+        params = params.top_p((above / total * (1.0 + off)).clamp(0.0, 1.0));
+    }
+    if which & 4 != 0 {
+        params = params.min_p((weight(sorted[rank]) * (1.0 + off)).clamp(0.0, 1.0));
+    }
+    params
+}
+
 proptest! {
     #[test]
     fn draws_match_the_sorted_reference(
@@ -324,6 +359,37 @@ proptest! {
             })
             .collect();
         prop_assert_eq!(draw(&params, &moved, 0).token, drawn.token);
+    }
+
+    /// The same next to a cut, under the movements that shift it most: everything from one token on
+    /// down the ranking against everything above it.
+    #[test]
+    fn margins_are_guarantees_next_to_cuts(
+        logits in clusters(),
+        temperature in prop_oneof![Just(1.0f32), Just(0.5), 0.2f32..2.0],
+        which in 1u8..8,
+        token in 0usize..12,
+        off in prop_oneof![Just(0.0f32), -4e-4f32..4e-4],
+        position in any::<u64>(),
+    ) {
+        let params = cut_close(&logits, temperature, which, token, off);
+        let drawn = draw(&params, &logits, position);
+        let margin = drawn.margin.min(1e-3);
+        prop_assume!(margin > 1e-5);
+        for pivot in 0..logits.len() {
+            for (others, own) in [(1.0f32, 1.0f32), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)] {
+                let place = |token: usize| rank(logits[token], u32::try_from(token).unwrap());
+                let shift = |token: usize| match place(token).cmp(&place(pivot)) {
+                    std::cmp::Ordering::Less => others,
+                    std::cmp::Ordering::Equal => own,
+                    std::cmp::Ordering::Greater => -others,
+                };
+                let moved: Vec<f32> = (0..logits.len())
+                    .map(|token| logits[token] + 0.48 * margin * shift(token))
+                    .collect();
+                prop_assert_eq!(draw(&params, &moved, position).token, drawn.token);
+            }
+        }
     }
 }
 
@@ -364,5 +430,40 @@ fn a_large_vocabulary_matches_the_reference() {
                 assert!(f64::from(drawn.margin) <= gap * (1.0 + 1e-6));
             }
         }
+    }
+}
+
+/// A margin that is small for no reason would excuse real differences.
+#[test]
+fn margins_are_rarely_small() {
+    let logits = wide_row(20_000, 3.0);
+    for params in [
+        SamplingParams::sampled(0.7),
+        SamplingParams::sampled(0.7).top_p(0.9),
+        SamplingParams::sampled(0.7).top_k(40),
+        SamplingParams::sampled(0.7).min_p(0.001),
+    ] {
+        let params = params.seed(5);
+        let small = (0..300)
+            .filter(|&at| draw(&params, &logits, at).margin < 1e-4)
+            .count();
+        assert!(small < 5, "{params:?}: {small} of 300");
+    }
+}
+
+#[test]
+fn equal_scores_go_to_the_lower_token() {
+    for order in [[3, 9], [9, 3]] {
+        let mut race = Race::new(1.0, Noise::new(0, 0));
+        for token in order {
+            race.enter_with(token, 1.5, 77);
+        }
+        assert_eq!(
+            race.drawn(race.gap()),
+            Drawn {
+                token: 3,
+                margin: 0.0
+            }
+        );
     }
 }

@@ -28,7 +28,12 @@ fn all_ids(tokenizer: &Arc<dyn Tokenizer>) -> impl Iterator<Item = u32> {
 pub(crate) fn byte_fallback() -> Arc<dyn Tokenizer> {
     let mut words: Vec<String> = vec!["<unk>".into(), "<s>".into(), "</s>".into()];
     words.extend((0..=255).map(|byte| format!("<0x{byte:02X}>")));
-    words.extend(["▁", "▁a", "b", "▁the", "é", "日", "▁▁", "\u{FFFD}", "\n"].map(String::from));
+    words.extend(
+        [
+            "▁", "▁a", "b", "▁the", "é", "日", "▁▁", "\u{FFFD}", "\n", "¤",
+        ]
+        .map(String::from),
+    );
     let vocab: serde_json::Map<String, serde_json::Value> = words
         .into_iter()
         .zip((0u32..).map(serde_json::Value::from))
@@ -42,12 +47,22 @@ pub(crate) fn byte_fallback() -> Arc<dyn Tokenizer> {
         "added_tokens": [special(0, "<unk>"), special(1, "<s>"), special(2, "</s>")],
         "decoder": {"type": "Sequence", "decoders": [
             {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+            {"type": "Replace", "pattern": {"String": "¤"}, "content": ""},
             {"type": "ByteFallback"},
             {"type": "Fuse"},
             {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
         "model": {"type": "BPE", "vocab": vocab, "merges": [], "unk_token": "<unk>",
             "byte_fallback": true, "fuse_unk": true},
     });
+    Arc::new(HfTokenizer::from_bytes(file.to_string().as_bytes()).unwrap())
+}
+
+/// The byte-level tokenizer behind a decoder of several parts, which is decoded in context.
+fn composed() -> Arc<dyn Tokenizer> {
+    let text = std::fs::read_to_string(shipped().join("tokenizer.json")).unwrap();
+    let mut file: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let byte_level = file["decoder"].take();
+    file["decoder"] = json!({"type": "Sequence", "decoders": [byte_level, {"type": "Fuse"}]});
     Arc::new(HfTokenizer::from_bytes(file.to_string().as_bytes()).unwrap())
 }
 
@@ -104,6 +119,27 @@ fn streaming_gives_characters_as_soon_as_they_are_complete() {
         assert!(text.starts_with(&out));
     }
     assert_eq!(out, text);
+}
+
+#[test]
+fn a_composed_decoder_streams_whole_characters() {
+    let tokenizer = composed();
+    assert_eq!(tokenizer.piece(5), Piece::Context { open: false });
+    let text = "naïve 日本語 👩‍👩‍👧 مرحبا";
+    let mut stream = Detokenizer::new(tokenizer.clone(), true);
+    let mut out = String::new();
+    for id in tokenizer.encode(text, false).unwrap() {
+        stream.push(id, &mut out).unwrap();
+        assert!(text.starts_with(&out), "{out:?}");
+    }
+    assert_eq!(out, text);
+    // A text that really ends in replacement characters is not held back for ever.
+    let replacement = tokenizer.encode("\u{FFFD}", false).unwrap();
+    out.clear();
+    for id in replacement.iter().cycle().take(40 * replacement.len()) {
+        stream.push(*id, &mut out).unwrap();
+    }
+    assert!(out.ends_with('\u{FFFD}'));
 }
 
 #[test]
