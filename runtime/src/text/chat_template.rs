@@ -6,7 +6,7 @@ use minijinja::Environment;
 use minijinja::value::Serde;
 use serde_json::{Map, Value};
 
-use super::jinja::{Raised, environment, open_generation_blocks};
+use super::jinja::{Raised, environment, normalize};
 
 /// Work a template may do besides what grows with its input; a long chat needs a small part of it.
 const BASE_FUEL: u64 = 1_000_000;
@@ -224,7 +224,7 @@ impl ChatTemplate {
         let mut names = Vec::new();
         for (name, source) in sources {
             environment
-                .add_template_owned(name.clone(), open_generation_blocks(&source))
+                .add_template_owned(name.clone(), normalize(&source))
                 .map_err(|error| TemplateError::Syntax {
                     name: name.clone(),
                     message: error_text(&error),

@@ -38,10 +38,25 @@ pub(super) fn environment() -> Environment<'static> {
         }
         escape_formatter(out, state, value)
     });
+    env.add_test("iterable", is_iterable);
+    env.add_test("sequence", is_sequence);
     env.add_filter("tojson", to_json);
     env.add_function("raise_exception", raise_exception);
     env.add_function("strftime_now", strftime_now);
     env
+}
+
+/// As in Python: none is not iterable, an undefined value is.
+fn is_iterable(value: &Value) -> bool {
+    !value.is_none() && value.try_iter().is_ok()
+}
+
+/// As in Python: what has a length and takes an index, which includes strings and mappings.
+fn is_sequence(value: &Value) -> bool {
+    matches!(
+        value.kind(),
+        ValueKind::Seq | ValueKind::Map | ValueKind::String | ValueKind::Undefined
+    )
 }
 
 fn raise_exception(message: String) -> Result<Value, Error> {
@@ -104,11 +119,13 @@ fn to_json(
     Ok(dumps.write(&json))
 }
 
-/// Turns `{% generation %}` blocks, which mark the assistant's text for training, into blocks that
-/// always render. Whitespace control stays as it is.
-pub(super) fn open_generation_blocks(source: &str) -> String {
+/// A template's text as the parser needs it: line ends become `\n`, as in jinja2, and
+/// `{% generation %}` blocks, which mark the assistant's text for training, become blocks that always
+/// render. Whitespace control stays as it is.
+pub(super) fn normalize(source: &str) -> String {
+    let source = source.replace("\r\n", "\n").replace('\r', "\n");
     let mut out = String::with_capacity(source.len());
-    let mut rest = source;
+    let mut rest = source.as_str();
     while let Some(start) = rest.find("{%") {
         let (before, tag) = rest.split_at(start);
         out.push_str(before);

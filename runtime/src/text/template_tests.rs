@@ -142,6 +142,18 @@ fn templates_behave_as_in_python() {
             "{{ ['é😀', 1] | tojson(ensure_ascii=true, separators=[',', ':']) }}",
             "[\"\\u00e9\\ud83d\\ude00\",1]",
         ),
+        (
+            "{{ none is iterable }} {{ nothing is iterable }} {{ 'a' is iterable }}",
+            "False True True",
+        ),
+        (
+            "{{ 'a' is sequence }} {{ {} is sequence }} {{ 3 is sequence }}",
+            "True True False",
+        ),
+        (
+            "{% if tools is iterable and tools | length > 0 %}tools{% endif %}a\r\nb\rc",
+            "a\nb\nc",
+        ),
         ("{{ key }}", "value"),
         (
             "{% if enable_thinking is defined and enable_thinking is false %}off{% endif %}",
