@@ -3,14 +3,14 @@
 use pawl_models::ModelDescription;
 
 use crate::blocks::{self, LayerContext};
+use crate::contract::{StepInputs, names};
 use crate::error::BuildError;
 use crate::graph::ir::Graph;
 use crate::graph::{GraphBuilder, Place};
-use crate::inputs::StepInputs;
 use crate::options::BuildOptions;
 use crate::plan::Plan;
 use crate::rope::Rotations;
-use crate::{mtp, names, ops};
+use crate::{mtp, ops};
 
 /// Every graph of a model: the decoder and, where it is exported, the drafting head.
 ///

@@ -30,6 +30,7 @@
 //! |---|---|
 //! | `source` | headers and positioned reads of a checkpoint; conversion through buffers of a fixed size |
 //! | `plan`, `target` | options resolved against a model; what a provider offers |
+//! | `contract` | names, shapes and inputs that every graph has |
 //! | `decoder`, `mtp`, `blocks`, `ops`, `graph` | emission of graphs as plain data |
 //! | `config` | `genai_config.json` |
 //! | `onnx` | graphs as protobuf, weights as aligned data files |
@@ -39,12 +40,11 @@ mod blocks;
 mod build_request;
 mod checkpoints;
 mod config;
+mod contract;
 mod decoder;
 mod error;
 mod graph;
-mod inputs;
 mod mtp;
-mod names;
 mod onnx;
 mod ops;
 mod options;
@@ -53,7 +53,6 @@ mod report;
 mod rope;
 mod source;
 mod stage;
-mod symbols;
 mod target;
 #[cfg(test)]
 mod testing;

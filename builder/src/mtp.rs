@@ -3,13 +3,13 @@
 use pawl_models::{Mixer, MtpHead};
 
 use crate::blocks::{self, LayerContext};
+use crate::contract::{StepInputs, names, symbols};
 use crate::error::BuildError;
 use crate::graph::ir::Graph;
 use crate::graph::{GraphBuilder, Place};
-use crate::inputs::StepInputs;
+use crate::ops;
 use crate::plan::Plan;
 use crate::rope::Rotations;
-use crate::{names, ops, symbols};
 
 /// The head as a model of one layer: it reads tokens and hidden rows, keeps its own key/value cache as layer 0, and
 /// shares embedding and output projection with the model.

@@ -3,9 +3,9 @@
 use pawl_models::{Attention, Norm};
 
 use super::{LayerContext, stack, state};
+use crate::contract::names;
 use crate::error::BuildError;
 use crate::graph::{GraphBuilder, Value};
-use crate::names;
 use crate::ops::{self, AttentionNode};
 
 /// One projection for query, key, value and gate; attention; the gate; the output projection.

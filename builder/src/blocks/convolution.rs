@@ -3,9 +3,9 @@
 use pawl_models::Weight;
 
 use super::{LayerContext, state};
+use crate::contract::names;
 use crate::error::BuildError;
 use crate::graph::{GraphBuilder, Value};
-use crate::names;
 use crate::ops::{Activation, ConvNode};
 
 /// A causal convolution of a layer and what follows it.

@@ -1,8 +1,8 @@
 //! Weights between tokens and rows: the embedding and the output projection.
 
+use crate::contract::names;
 use crate::error::BuildError;
 use crate::graph::{GraphBuilder, Value};
-use crate::names;
 use crate::plan::Plan;
 
 /// The embedding, `[vocab_size, hidden_size]`.

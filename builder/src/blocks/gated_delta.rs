@@ -5,10 +5,10 @@ use pawl_models::GatedDelta;
 use super::convolution::{Convolution, convolve};
 use super::norm::norm;
 use super::{LayerContext, stack, state};
+use crate::contract::names;
 use crate::error::BuildError;
 use crate::graph::ir::Dtype;
 use crate::graph::{GraphBuilder, Value};
-use crate::names;
 use crate::ops::{self, Activation, DeltaNode};
 
 /// Projections, convolution with SiLU, the delta rule, and a norm of each value head gated by `silu(z)`.

@@ -1,10 +1,10 @@
 //! From hidden rows to logits.
 
+use crate::contract::{StepInputs, names};
 use crate::error::BuildError;
 use crate::graph::ir::Dtype;
 use crate::graph::{GraphBuilder, Place, Value};
-use crate::inputs::StepInputs;
-use crate::{names, ops};
+use crate::ops;
 
 /// Logits in float32 of the rows that the step asks for, and of no others.
 pub(crate) fn lm_head(

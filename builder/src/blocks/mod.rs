@@ -17,9 +17,9 @@ mod state;
 
 use pawl_models::Weight;
 
+use crate::contract::StepInputs;
 use crate::error::BuildError;
 use crate::graph::GraphBuilder;
-use crate::inputs::StepInputs;
 use crate::plan::Plan;
 use crate::rope::Rotations;
 

@@ -1,12 +1,12 @@
 //! Graph inputs and outputs of one layer's states.
 
 use super::LayerContext;
+use crate::contract::names::{self, StateNames};
+use crate::contract::symbols;
 use crate::error::BuildError;
 use crate::graph::ir::{Dim, Dtype};
 use crate::graph::{GraphBuilder, Place, Value};
-use crate::names::{self, StateNames};
 use crate::ops::StateValues;
-use crate::symbols;
 
 /// Declares one half of a paged key/value cache, `[num_blocks, block_size, kv_heads, head_dim]`.
 pub(super) fn cache_input(

@@ -4,9 +4,9 @@ use genai_config_schema::{Decoder, DecoderInputs, DecoderOutputs, StateLayout};
 use pawl_models::{Layer, Mixer};
 
 use super::{number, session_options, shared_initializers, state_groups};
+use crate::contract::names;
 use crate::error::BuildError;
 use crate::graph::ir::SharedPlacement;
-use crate::names;
 use crate::options::Spelling;
 use crate::plan::Plan;
 

@@ -4,9 +4,9 @@ use genai_config_schema::{Mtp, MtpInputs, MtpOutputs};
 use pawl_models::{Mixer, MtpHead};
 
 use super::{number, session_options, shared_initializers};
+use crate::contract::names;
 use crate::error::BuildError;
 use crate::graph::ir::SharedPlacement;
-use crate::names;
 use crate::plan::Plan;
 
 pub(super) fn mtp(

@@ -4,8 +4,8 @@ use genai_config_schema::{Binding, Bindings, StateGroup, StateKind, StateOperato
 use pawl_models::{Layer, Mixer};
 
 use super::number;
+use crate::contract::names::{self, StateNames};
 use crate::error::BuildError;
-use crate::names::{self, StateNames};
 use crate::plan::Plan;
 
 /// The layers with one kind of state.

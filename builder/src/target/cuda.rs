@@ -3,7 +3,8 @@
 use genai_config_schema::StateLayout;
 
 use super::TargetTable;
-use crate::{ops, rope, symbols};
+use crate::contract::symbols;
+use crate::{ops, rope};
 
 pub(super) static TABLE: TargetTable = TargetTable {
     provider: Some("cuda"),

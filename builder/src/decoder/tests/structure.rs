@@ -8,9 +8,9 @@ use proptest::prelude::*;
 
 use super::{inputs, nodes, outputs};
 use crate::checkpoints::Checkpoints;
+use crate::contract::names::expand;
 use crate::decoder::emit;
 use crate::graph::ir::{Dim, Dtype, Graph, InitializerData, Node, ValueInfo};
-use crate::names::expand;
 use crate::options::{BuildOptions, CheckpointOption, Spelling, Target};
 use crate::testing::{models, options};
 

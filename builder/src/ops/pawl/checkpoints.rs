@@ -2,11 +2,11 @@
 
 use genai_config_schema::CheckpointForm;
 
+use crate::contract::symbols;
 use crate::error::BuildError;
 use crate::graph::ir::{Attribute, Dim};
 use crate::graph::{Check, Value};
 use crate::ops::Capture;
-use crate::symbols;
 
 /// Attributes that say what is captured; none when nothing ever is.
 pub(super) fn attributes(

@@ -1,13 +1,13 @@
 //! Graph inputs of a step: the packed tokens and what says which row they belong to.
 
+use genai_config_schema::{CheckpointForm, StateLayout};
+
+use super::{names, symbols};
 use crate::error::BuildError;
 use crate::graph::ir::Dtype;
 use crate::graph::{GraphBuilder, Value};
-use crate::names;
 use crate::ops::{Capture, RowIndices};
 use crate::plan::Plan;
-use crate::symbols;
-use genai_config_schema::{CheckpointForm, StateLayout};
 
 /// The inputs that describe a step.
 #[derive(Debug)]
