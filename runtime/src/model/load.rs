@@ -163,7 +163,7 @@ fn runtime(provider: Provider, options: &LoadOptions) -> Result<&'static Loaded,
     Ok(load(wanted)?)
 }
 
-fn open(
+pub(super) fn open(
     loaded: &Loaded,
     source: &Source,
     provider: Provider,
@@ -268,7 +268,7 @@ pub(super) fn session_settings(
 }
 
 /// ONNX Runtime says whether it was the provider that failed only in the text.
-pub(super) fn session_error(path: &Path, provider: Provider, error: &ort::Error) -> LoadError {
+fn session_error(path: &Path, provider: Provider, error: &ort::Error) -> LoadError {
     let reason = error.message().trim().to_owned();
     let of_provider = reason.contains("execution provider") || reason.contains("CUDA");
     if provider != Provider::Cpu && of_provider {

@@ -1,1 +1,203 @@
+//! Sums that can be checked by hand, and sizes that cannot exist.
 
+use super::*;
+use crate::exec::Signature;
+use crate::model::contract::GraphContract;
+use crate::model::spec::{CheckpointSpec, PagedNames};
+use genai_config_schema::{CheckpointAlignment, CheckpointForm, StateOperator};
+
+fn config(batching: &str) -> GenaiConfig {
+    let text = format!(
+        r#"{{"model": {{"type": "x", "vocab_size": 10, "context_length": 100, "decoder": {{
+         "filename": "model.onnx", "hidden_size": 6, "num_attention_heads": 1, "num_key_value_heads": 1,
+         "num_hidden_layers": 2, "head_size": 4}}}}, "engine": {{"dynamic_batching": {batching}}}}}"#
+    );
+    serde_json::from_str(&text).unwrap()
+}
+
+fn paged(layers: u32) -> PagedSpec {
+    let names = |layer: u32| PagedNames {
+        layer,
+        key_input: String::new(),
+        key_output: String::new(),
+        value_input: String::new(),
+        value_output: String::new(),
+    };
+    PagedSpec {
+        layers: (0..layers).map(names).collect(),
+        block_size: 8,
+        kv_heads: 3,
+        head_dim: 4,
+    }
+}
+
+fn contract(row_shape: &[usize]) -> Contract {
+    let fixed = FixedSpec {
+        layer: 0,
+        operator: StateOperator::CausalConv,
+        input: String::new(),
+        output: String::new(),
+        row_shape: row_shape.to_vec(),
+        key_heads: None,
+        checkpoints: Some(CheckpointSpec {
+            output: String::new(),
+            count: 4,
+            form: CheckpointForm::Update,
+            alignment: CheckpointAlignment::Left,
+            width: 5,
+        }),
+    };
+    let graph = |paged, fixed| GraphContract {
+        signature: Signature {
+            hidden_size: 6,
+            ..Signature::default()
+        },
+        state: StateSpec {
+            paged: Some(paged),
+            fixed,
+            captures_in_mixed_steps: true,
+        },
+        host: true,
+    };
+    Contract {
+        decoder: graph(paged(2), vec![fixed]),
+        head: Some(graph(paged(1), Vec::new())),
+        shared: Vec::new(),
+        data_files: vec![(PathBuf::from("m/model.onnx.data"), 1000)],
+    }
+}
+
+fn plan(
+    config: &GenaiConfig,
+    contract: &Contract,
+    options: &LoadOptions,
+) -> Result<MemoryPlan, LoadError> {
+    let limits = Limits::resolve(config, contract, options)?;
+    MemoryPlan::new(
+        config,
+        contract,
+        &limits,
+        &[(PathBuf::from("m/model.onnx"), 24)],
+    )
+}
+
+#[test]
+fn every_byte_is_counted_once() {
+    let config = config(r#"{"block_size": 8, "max_batch_size": 2, "max_scheduled_tokens": 50}"#);
+    let plan = plan(&config, &contract(&[5, 3]), &LoadOptions::new()).unwrap();
+    let blocks = 2 * 100u64.div_ceil(8);
+    let token = 3 * 4 * 2 * 4;
+    let bytes: Vec<u64> = plan.entries().iter().map(|entry| entry.bytes).collect();
+    assert_eq!(
+        bytes,
+        [
+            24,
+            1000,
+            5 * 15 * 4,
+            4 * 2 * 5 * 4,
+            2 * blocks * 8 * token,
+            blocks * 8 * token,
+            2 * 4 * 10 * 4,
+            50 * 6 * 4
+        ]
+    );
+    assert_eq!(plan.total(), bytes.iter().sum::<u64>());
+    assert_eq!(
+        (plan.kv_blocks(), plan.block_size(), plan.slots()),
+        (26, 8, 2)
+    );
+    let table = plan.to_string();
+    assert!(
+        table.contains("weights, `model.onnx.data`") && table.contains("26 blocks of 8 tokens"),
+        "{table}"
+    );
+    let widths: Vec<usize> = table.lines().map(|line| line.chars().count()).collect();
+    assert!(widths.windows(2).all(|pair| pair[0] == pair[1]), "{table}");
+}
+
+#[test]
+fn options_win_over_the_file_and_that_over_the_defaults() {
+    let resolve = |batching: &str, options: LoadOptions| {
+        Limits::resolve(&config(batching), &contract(&[5, 3]), &options).unwrap()
+    };
+    let limits = resolve("{}", LoadOptions::new());
+    assert_eq!(
+        (limits.slots, limits.scheduled_tokens, limits.sequence),
+        (16, 2048, 100)
+    );
+    let limits = resolve(
+        r#"{"max_batch_size": 3, "num_blocks": 7}"#,
+        LoadOptions::new().max_sequence(9),
+    );
+    assert_eq!((limits.slots, limits.kv_blocks, limits.sequence), (3, 7, 9));
+    let limits = resolve(
+        r#"{"max_batch_size": 3, "num_blocks": 7}"#,
+        LoadOptions::new().max_batch_size(2).kv_blocks(5),
+    );
+    assert_eq!((limits.slots, limits.kv_blocks), (2, 5));
+
+    let error = Limits::resolve(
+        &config("{}"),
+        &contract(&[5, 3]),
+        &LoadOptions::new().max_sequence(101),
+    )
+    .unwrap_err();
+    assert!(error.to_string().contains("max_sequence is 101"), "{error}");
+}
+
+#[test]
+fn the_default_cache_is_capped() {
+    let mut long = config("{}");
+    long.model.context_length = u32::MAX;
+    let limits = Limits::resolve(&long, &contract(&[5, 3]), &LoadOptions::new()).unwrap();
+    let block = 3 * 8 * (3 * 4 * 2 * 4);
+    assert_eq!(limits.kv_blocks as u64, CACHE_CAP / block);
+    assert_eq!(limits.sequence, u32::MAX as usize);
+}
+
+#[test]
+fn sizes_that_no_machine_has_are_refused_with_the_plan() {
+    let small = config("{}");
+    let error = plan(&small, &contract(&[1 << 40, 1 << 40]), &LoadOptions::new()).unwrap_err();
+    assert!(
+        error.to_string().contains("larger than the address space"),
+        "{error}"
+    );
+    let error = plan(
+        &small,
+        &contract(&[5, 3]),
+        &LoadOptions::new().kv_blocks(1 << 50),
+    )
+    .unwrap_err();
+    assert_eq!(error.code(), crate::ErrorCode::OutOfMemory);
+    if machine_memory().is_some() {
+        let error = plan(
+            &small,
+            &contract(&[5, 3]),
+            &LoadOptions::new().kv_blocks(1 << 36),
+        )
+        .unwrap_err();
+        assert!(
+            error.to_string().contains("lower max_batch_size"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn sizes_are_shown_with_a_unit() {
+    let shown: Vec<String> = [0, 1023, 1024, 1536 << 10, 3 << 30, 5 << 50]
+        .map(|n| Bytes(n).to_string())
+        .into();
+    assert_eq!(
+        shown,
+        [
+            "0 B",
+            "1023 B",
+            "1.0 KiB",
+            "1.5 MiB",
+            "3.0 GiB",
+            "5120.0 TiB"
+        ]
+    );
+}

@@ -1,10 +1,14 @@
 //! Verification of a built model, without running it.
 
-use super::load::{session_error, session_settings};
-use super::options::Provider;
+use super::contract::GraphFile;
+use super::graph_io::GraphIo;
+use super::load::{open, session_settings};
+use super::options::{LoadOptions, Provider};
 use super::source::Source;
+use super::tensor_spec::DataType;
 use crate::error::LoadError;
-use crate::exec::{Session, Wanted, load};
+use crate::exec::{Loaded, Session, Wanted, load};
+use genai_config_schema::SessionOptions;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -110,37 +114,57 @@ pub fn verify(
         library: options.library.as_deref(),
         ..Wanted::default()
     })?;
-    let model = &source.config.model;
-    let decoder = (
-        &source.decoder,
-        &model.decoder.session_options,
-        source.contract.decoder.host,
-    );
-    let head = source.head.as_ref().zip(model.mtp.as_ref());
-    let host = source.contract.head.as_ref().is_some_and(|head| head.host);
-    let head = head.map(|(graph, mtp)| (graph, &mtp.session_options, host));
-    let mut graphs = Vec::new();
-    for (graph, session_options, host) in [Some(decoder), head].into_iter().flatten() {
-        let path = source.folder.join(&graph.name);
-        let settings =
-            session_settings(&path, Provider::Cpu, session_options, NonZeroUsize::new(1))?;
-        let answer = Session::open(loaded, &path, &settings, None);
-        let opened = match (answer, host) {
-            (Ok(_), true) => Opened::OnCpu,
-            (Ok(_), false) => return Err(unexpected(&path, "it opens on the CPU")),
-            (Err(error), true) => return Err(session_error(&path, Provider::Cpu, &error)),
-            (Err(error), false) => Opened::ElsewhereOnly {
-                operator: missing_operator(error.message(), &graph.io.operators)
-                    .ok_or_else(|| unexpected(&path, error.message()))?,
-            },
-        };
-        graphs.push(VerifiedGraph {
-            file: graph.name.clone(),
-            tensors: graph.io.inputs.len() + graph.io.outputs.len(),
-            opened,
-        });
-    }
+    let graphs = match source.contract.decoder.host {
+        true => open_all(loaded, &source)?,
+        false => refuse_all(loaded, &source)?,
+    };
     Ok(VerifyReport { graphs })
+}
+
+/// Opens every graph as [`Model::load`](crate::Model::load) does, with the weights that they share.
+fn open_all(loaded: &Loaded, source: &Source) -> Result<Vec<VerifiedGraph>, LoadError> {
+    open(
+        loaded,
+        source,
+        Provider::Cpu,
+        &LoadOptions::new().threads(1),
+    )?;
+    Ok(graphs(source)
+        .map(|(graph, _)| verified(graph, Opened::OnCpu))
+        .collect())
+}
+
+/// Tries to open every graph, and requires the one refusal that a sound graph for another provider gets.
+fn refuse_all(loaded: &Loaded, source: &Source) -> Result<Vec<VerifiedGraph>, LoadError> {
+    graphs(source)
+        .map(|(graph, options)| {
+            let path = source.folder.join(&graph.name);
+            let settings = session_settings(&path, Provider::Cpu, options, NonZeroUsize::new(1))?;
+            let answer = match Session::open(loaded, &path, &settings, None) {
+                Ok(_) => return Err(unexpected(&path, "it opens on the CPU")),
+                Err(error) => error.message().trim().to_owned(),
+            };
+            let operator =
+                missing_operator(&answer, &graph.io).ok_or_else(|| unexpected(&path, &answer))?;
+            Ok(verified(graph, Opened::ElsewhereOnly { operator }))
+        })
+        .collect()
+}
+
+fn graphs(source: &Source) -> impl Iterator<Item = (&GraphFile, &SessionOptions)> {
+    let model = &source.config.model;
+    let decoder = (&source.decoder, &model.decoder.session_options);
+    let head = source.head.as_ref().zip(model.mtp.as_ref());
+    let head = head.map(|(graph, mtp)| (graph, &mtp.session_options));
+    [Some(decoder), head].into_iter().flatten()
+}
+
+fn verified(graph: &GraphFile, opened: Opened) -> VerifiedGraph {
+    VerifiedGraph {
+        file: graph.name.clone(),
+        tensors: graph.io.inputs.len() + graph.io.outputs.len(),
+        opened,
+    }
 }
 
 fn unexpected(path: &Path, answer: &str) -> LoadError {
@@ -152,15 +176,72 @@ fn unexpected(path: &Path, answer: &str) -> LoadError {
     }
 }
 
-/// The `com.microsoft` operator of the graph that ONNX Runtime has no implementation for, if that is all it misses.
-fn missing_operator(
-    message: &str,
-    operators: &std::collections::BTreeSet<(String, String)>,
-) -> Option<String> {
+/// The operator of the graph that ONNX Runtime has no implementation for on the CPU, if that is all it misses: one of
+/// `com.microsoft`, or, in a bfloat16 graph, an ONNX operator, since the CPU has few of those in that type. ONNX Runtime
+/// looks for implementations only after it has understood every node, its types and its shapes.
+fn missing_operator(message: &str, graph: &GraphIo) -> Option<String> {
     const PHRASE: &str = "Could not find an implementation for ";
     let (_, rest) = message.split_once(PHRASE)?;
     let name = rest.split('(').next()?;
-    operators
-        .contains(&("com.microsoft".to_owned(), name.to_owned()))
+    let bfloat16 = graph
+        .outputs
+        .iter()
+        .any(|spec| spec.data_type == DataType::BF16);
+    let domains: &[&str] = if bfloat16 {
+        &["com.microsoft", ""]
+    } else {
+        &["com.microsoft"]
+    };
+    domains
+        .iter()
+        .any(|domain| {
+            graph
+                .operators
+                .contains(&((*domain).to_owned(), name.to_owned()))
+        })
         .then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_missing_implementation_is_the_right_refusal() {
+        let mut graph = GraphIo::default();
+        for (domain, kind) in [
+            ("com.microsoft", "PagedAttention"),
+            ("", "Gemm"),
+            ("pawl", "CausalConv"),
+        ] {
+            graph.operators.insert((domain.to_owned(), kind.to_owned()));
+        }
+        let missing = |name: &str| {
+            format!("Could not find an implementation for {name}(1) node with name 'n'")
+        };
+        assert_eq!(
+            missing_operator(&missing("PagedAttention"), &graph).as_deref(),
+            Some("PagedAttention")
+        );
+        for wrong in [
+            missing("Gemm"),
+            missing("CausalConv"),
+            missing("GatedDeltaNet"),
+            "Fatal error: com.microsoft:PagedAttention(-1) is not a registered function/op"
+                .to_owned(),
+            String::new(),
+        ] {
+            assert_eq!(missing_operator(&wrong, &graph), None, "{wrong}");
+        }
+        graph.outputs.push(crate::model::tensor_spec::TensorSpec {
+            name: "logits".to_owned(),
+            data_type: DataType::BF16,
+            dims: None,
+        });
+        assert_eq!(
+            missing_operator(&missing("Gemm"), &graph).as_deref(),
+            Some("Gemm")
+        );
+        assert_eq!(missing_operator(&missing("CausalConv"), &graph), None);
+    }
 }

@@ -98,12 +98,15 @@ fn check_decoder(subject: &Subject<'_>, findings: &mut Findings) -> GraphContrac
     });
     let fixed = fixed::check(&graph.io, &manifest.fixed, host, findings);
     let signature = step::decoder(config, manifest, &graph.io, host, findings);
+    let caches = manifest.paged.iter().flat_map(|group| &group.layers);
+    let caches = caches.flat_map(|layer| [&layer.key_input, &layer.value_input]);
+    let declared = caches.chain(manifest.fixed.iter().map(|tensor| &tensor.input));
+    step::refuse_unbound(&graph.io, &signature, declared, findings);
     let state = StateSpec {
         paged,
         fixed,
         captures_in_mixed_steps: manifest.captures_in_mixed_steps,
     };
-    step::refuse_unbound(&graph.io, &signature, &state, findings);
     GraphContract {
         signature,
         state,
@@ -122,12 +125,16 @@ fn check_head(
     let expected = paged::Geometry::of_head(subject.config, mtp, host);
     let paged = paged::check(&graph.io, &paged::head_names(mtp), &expected, findings);
     let signature = step::head(subject.config, mtp, &graph.io, host, findings);
+    let caches = paged
+        .layers
+        .iter()
+        .flat_map(|layer| [&layer.key_input, &layer.value_input]);
+    step::refuse_unbound(&graph.io, &signature, caches, findings);
     let state = StateSpec {
         paged: Some(paged),
         fixed: Vec::new(),
         captures_in_mixed_steps: true,
     };
-    step::refuse_unbound(&graph.io, &signature, &state, findings);
     GraphContract {
         signature,
         state,

@@ -5,7 +5,6 @@ use super::pattern::{Axis, Pattern, Side, find};
 use super::report::{ContractCode, Findings};
 use crate::exec::{Signature, StepInput};
 use crate::model::graph_io::GraphIo;
-use crate::model::spec::StateSpec;
 use crate::model::tensor_spec::DataType;
 use genai_config_schema::{GenaiConfig, Manifest, Mtp, StateLayout};
 use std::collections::BTreeSet;
@@ -299,26 +298,18 @@ fn check_outputs(
 }
 
 /// Every input of the graph must be given a value in every step: one that nobody declared is state that would be lost.
-pub(super) fn refuse_unbound(
+pub(super) fn refuse_unbound<'a>(
     graph: &GraphIo,
-    signature: &Signature,
-    state: &StateSpec,
+    signature: &'a Signature,
+    state: impl Iterator<Item = &'a String>,
     findings: &mut Findings,
 ) {
-    let mut bound: BTreeSet<&str> = signature
-        .inputs
-        .iter()
-        .map(|(_, name)| name.as_str())
-        .collect();
-    bound.extend(signature.others.iter().map(String::as_str));
-    for layer in state.paged.iter().flat_map(|paged| &paged.layers) {
-        bound.extend([layer.key_input.as_str(), layer.value_input.as_str()]);
-    }
-    bound.extend(state.fixed.iter().map(|fixed| fixed.input.as_str()));
+    let step = signature.inputs.iter().map(|(_, name)| name);
+    let bound: BTreeSet<&String> = step.chain(&signature.others).chain(state).collect();
     for input in graph
         .inputs
         .iter()
-        .filter(|input| !bound.contains(input.name.as_str()))
+        .filter(|input| !bound.contains(&input.name))
     {
         findings.add(
             ContractCode::P2,
