@@ -1,6 +1,8 @@
 //! Exported fixtures compute what the reference computed, however the work is cut.
 
-use pawl::{Engine, EngineOptions, EvaluateOptions, Evaluation, LoadOptions, Request, SamplingParams};
+use pawl::{
+    Engine, EngineOptions, EvaluateOptions, Evaluation, LoadOptions, Request, SamplingParams,
+};
 use pawl_builder::CheckpointOption;
 use pawl_tests::compare::{assert_close, assert_greedy};
 use pawl_tests::export::Export;
@@ -13,7 +15,11 @@ const TIE: f32 = 1e-3;
 /// Every form of checkpoints and every cut of the prompt, alone and beside the others.
 fn check_evaluations(name: &str) {
     let goldens = golden::load(name);
-    let forms = [CheckpointOption::Update(8), CheckpointOption::State(4), CheckpointOption::None];
+    let forms = [
+        CheckpointOption::Update(8),
+        CheckpointOption::State(4),
+        CheckpointOption::None,
+    ];
     for form in forms {
         let mut model = Export::of(name, form).load(&LoadOptions::default());
         let sequences: Vec<&[u32]> = goldens.iter().map(|g| g.ids.as_slice()).collect();
@@ -32,7 +38,12 @@ fn check_evaluations(name: &str) {
 }
 
 fn check(what: &str, golden: &Golden, found: &Evaluation) {
-    assert_close(&format!("{what}: logits"), &found.logits, &golden.logits, LOGITS);
+    assert_close(
+        &format!("{what}: logits"),
+        &found.logits,
+        &golden.logits,
+        LOGITS,
+    );
     match (&golden.head_logits, &found.head_logits) {
         (Some(golden), Some(found)) => {
             assert_close(&format!("{what}: head logits"), found, golden, LOGITS);
@@ -42,14 +53,28 @@ fn check(what: &str, golden: &Golden, found: &Evaluation) {
         (None, None) => {}
     }
     if found.head_logits.is_some() {
-        assert_close(&format!("{what}: hidden"), &found.hidden, &golden.hidden, LOGITS);
+        assert_close(
+            &format!("{what}: hidden"),
+            &found.hidden,
+            &golden.hidden,
+            LOGITS,
+        );
     }
     for state in &found.states {
-        let of_layer = if state.shape.len() == 2 { &golden.conv } else { &golden.recurrent };
+        let of_layer = if state.shape.len() == 2 {
+            &golden.conv
+        } else {
+            &golden.recurrent
+        };
         let expected = of_layer
             .get(&state.layer)
             .unwrap_or_else(|| panic!("{what}: {} not recorded", state.name));
-        assert_close(&format!("{what}: {}", state.name), &state.values, expected, STATES);
+        assert_close(
+            &format!("{what}: {}", state.name),
+            &state.values,
+            expected,
+            STATES,
+        );
     }
     let recorded = golden.conv.len() + golden.recurrent.len();
     assert_eq!(found.states.len(), recorded, "{what}: states compared");
@@ -78,7 +103,10 @@ fn check_greedy(name: &str) {
             compared += assert_greedy(&what, &batched.tokens, greedy, margin, TIE);
             compared += assert_greedy(&what, &alone.tokens, greedy, margin, TIE);
         }
-        assert!(compared > goldens.len() * 16, "{name}: only {compared} greedy steps compared");
+        assert!(
+            compared > goldens.len() * 16,
+            "{name}: only {compared} greedy steps compared"
+        );
     }
 }
 

@@ -8,7 +8,11 @@ pub fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
     }
     a.iter().zip(b).fold(0.0, |worst: f32, (x, y)| {
         let difference = (x - y).abs();
-        if difference.is_nan() { f32::INFINITY } else { worst.max(difference) }
+        if difference.is_nan() {
+            f32::INFINITY
+        } else {
+            worst.max(difference)
+        }
     })
 }
 
@@ -18,9 +22,18 @@ pub fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
 ///
 /// When they do.
 pub fn assert_close(what: &str, found: &[f32], expected: &[f32], bound: f32) {
-    assert_eq!(found.len(), expected.len(), "{what}: {} values, expected {}", found.len(), expected.len());
+    assert_eq!(
+        found.len(),
+        expected.len(),
+        "{what}: {} values, expected {}",
+        found.len(),
+        expected.len()
+    );
     let worst = largest_difference(found, expected);
-    assert!(worst <= bound, "{what}: differs by {worst:e}, at most {bound:e} allowed");
+    assert!(
+        worst <= bound,
+        "{what}: differs by {worst:e}, at most {bound:e} allowed"
+    );
 }
 
 /// Greedy tokens must agree up to the first step whose recorded margin is at most `tie`. Returns the number of steps compared.
@@ -29,10 +42,27 @@ pub fn assert_close(what: &str, found: &[f32], expected: &[f32], bound: f32) {
 ///
 /// When they do not.
 #[must_use]
-pub fn assert_greedy(what: &str, found: &[u32], expected: &[u32], margin: &[f32], tie: f32) -> usize {
-    let certain = margin.iter().position(|m| *m <= tie).unwrap_or(expected.len());
-    assert!(found.len() >= certain, "{what}: {} tokens, expected {certain}", found.len());
-    assert_eq!(found[..certain], expected[..certain], "{what}: greedy tokens differ");
+pub fn assert_greedy(
+    what: &str,
+    found: &[u32],
+    expected: &[u32],
+    margin: &[f32],
+    tie: f32,
+) -> usize {
+    let certain = margin
+        .iter()
+        .position(|m| *m <= tie)
+        .unwrap_or(expected.len());
+    assert!(
+        found.len() >= certain,
+        "{what}: {} tokens, expected {certain}",
+        found.len()
+    );
+    assert_eq!(
+        found[..certain],
+        expected[..certain],
+        "{what}: greedy tokens differ"
+    );
     certain
 }
 
@@ -50,8 +80,12 @@ mod tests {
     #[test]
     fn greedy_tokens_are_compared_up_to_the_first_tie() {
         let margin = [1.0, 0.5, 1e-4, 1.0];
-        assert_eq!(assert_greedy("same", &[1, 2, 9, 9], &[1, 2, 3, 4], &margin, 1e-3), 2);
-        let differs = std::panic::catch_unwind(|| assert_greedy("x", &[1, 9], &[1, 2, 3, 4], &margin, 1e-3));
+        assert_eq!(
+            assert_greedy("same", &[1, 2, 9, 9], &[1, 2, 3, 4], &margin, 1e-3),
+            2
+        );
+        let differs =
+            std::panic::catch_unwind(|| assert_greedy("x", &[1, 9], &[1, 2, 3, 4], &margin, 1e-3));
         assert!(differs.is_err());
     }
 }

@@ -19,7 +19,9 @@ impl Export {
     /// When it cannot be exported.
     #[must_use]
     pub fn of(name: &str, checkpoints: CheckpointOption) -> Self {
-        Self::with(&crate::checkpoint(name), |options| options.checkpoints = checkpoints)
+        Self::with(&crate::checkpoint(name), |options| {
+            options.checkpoints = checkpoints
+        })
     }
 
     /// Exports a checkpoint folder with changed options.

@@ -59,11 +59,22 @@ pub fn load(name: &str) -> Vec<Golden> {
 #[must_use]
 pub fn read_tensors(path: &std::path::Path) -> BTreeMap<String, Tensor> {
     let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let file = SafeTensors::deserialize(&bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let file =
+        SafeTensors::deserialize(&bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let convert = |dtype: Dtype, data: &[u8]| -> Vec<f64> {
         match dtype {
-            Dtype::F32 => data.as_chunks::<4>().0.iter().map(|b| f64::from(f32::from_le_bytes(*b))).collect(),
-            Dtype::I64 => data.as_chunks::<8>().0.iter().map(|b| i64::from_le_bytes(*b) as f64).collect(),
+            Dtype::F32 => data
+                .as_chunks::<4>()
+                .0
+                .iter()
+                .map(|b| f64::from(f32::from_le_bytes(*b)))
+                .collect(),
+            Dtype::I64 => data
+                .as_chunks::<8>()
+                .0
+                .iter()
+                .map(|b| i64::from_le_bytes(*b) as f64)
+                .collect(),
             other => panic!("{}: unexpected type {other:?}", path.display()),
         }
     };
@@ -71,15 +82,23 @@ pub fn read_tensors(path: &std::path::Path) -> BTreeMap<String, Tensor> {
         .into_iter()
         .map(|(name, view)| {
             let values = convert(view.dtype(), view.data());
-            (name, Tensor { shape: view.shape().to_vec(), values })
+            (
+                name,
+                Tensor {
+                    shape: view.shape().to_vec(),
+                    values,
+                },
+            )
         })
         .collect()
 }
 
 fn prompt(tensors: &BTreeMap<String, Tensor>, p: usize) -> Option<Golden> {
     let get = |name: &str| tensors.get(&format!("{p}.{name}"));
-    let floats = |name: &str| get(name).map(|t| t.values.iter().map(|v| *v as f32).collect::<Vec<f32>>());
-    let tokens = |name: &str| get(name).map(|t| t.values.iter().map(|v| *v as u32).collect::<Vec<u32>>());
+    let floats =
+        |name: &str| get(name).map(|t| t.values.iter().map(|v| *v as f32).collect::<Vec<f32>>());
+    let tokens =
+        |name: &str| get(name).map(|t| t.values.iter().map(|v| *v as u32).collect::<Vec<u32>>());
     let ids = tokens("ids")?;
     let mut golden = Golden {
         ids,
@@ -105,12 +124,18 @@ fn prompt(tensors: &BTreeMap<String, Tensor>, p: usize) -> Option<Golden> {
 /// `[C, K]` to `[C, K - 1]`.
 fn drop_oldest_column(tensor: &Tensor) -> Vec<f32> {
     let kernel = tensor.shape.last().copied().unwrap_or(1);
-    tensor.values.chunks(kernel).flat_map(|row| row.iter().skip(1).map(|v| *v as f32)).collect()
+    tensor
+        .values
+        .chunks(kernel)
+        .flat_map(|row| row.iter().skip(1).map(|v| *v as f32))
+        .collect()
 }
 
 /// `[Hv, Dk, Dv]` to `[Hv, Dv, Dk]`.
 fn value_major(tensor: &Tensor) -> Vec<f32> {
-    let [heads, keys, values] = tensor.shape[..] else { panic!("recurrent state of rank 3") };
+    let [heads, keys, values] = tensor.shape[..] else {
+        panic!("recurrent state of rank 3")
+    };
     let mut out = Vec::with_capacity(tensor.values.len());
     for h in 0..heads {
         for v in 0..values {

@@ -21,7 +21,9 @@ pub const GOLDEN_NAMES: [&str; 8] = [
 /// The folder of a fixture.
 #[must_use]
 pub fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fixtures")
+        .join(name)
 }
 
 /// The folder of a fixture's checkpoint. The shipped checkpoint lives with the product, not with the tests.

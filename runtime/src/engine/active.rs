@@ -30,7 +30,8 @@ pub(super) struct Active {
     /// The most tokens it can ever have.
     ceiling: usize,
     events: Events,
-    _ticket: Ticket,
+    /// Its place among the unfinished requests; free before the last event tells of the end.
+    ticket: Option<Ticket>,
 }
 
 impl Active {
@@ -64,7 +65,7 @@ impl Active {
             overtaken: 0,
             ceiling,
             events,
-            _ticket: ticket,
+            ticket: Some(ticket),
         }
     }
 
@@ -125,6 +126,7 @@ impl Active {
     fn finish(&mut self, reason: FinishReason, stop: Option<String>, error: Option<RequestError>) {
         let usage = self.cursor.usage();
         let stats = self.clock.finish(usage.generated_tokens);
+        self.ticket = None;
         let _ = self.events.try_send(Event::Finished {
             reason,
             stop,

@@ -48,6 +48,9 @@ pub(crate) enum CliError {
 
 impl CliError {
     pub(crate) fn file(path: &std::path::Path, reason: impl ToString) -> Self {
-        Self::File { path: path.to_path_buf(), reason: reason.to_string() }
+        Self::File {
+            path: path.to_path_buf(),
+            reason: reason.to_string(),
+        }
     }
 }

@@ -60,7 +60,13 @@ struct SamplingArgs {
 
 impl SamplingArgs {
     fn params(&self, defaults: &SamplingParams) -> SamplingParams {
-        let Self { temperature, top_k, top_p, min_p, seed } = *self;
+        let Self {
+            temperature,
+            top_k,
+            top_p,
+            min_p,
+            seed,
+        } = *self;
         let filters = top_k.is_some() || top_p.is_some() || min_p.is_some();
         if temperature.is_none() && !filters && seed.is_none() {
             return SamplingParams::greedy();
@@ -108,18 +114,26 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
 
 impl Args {
     fn complete(&self, request: Request, params: &SamplingParams) -> Request {
-        let request = request.sampling(params.clone()).max_new_tokens(self.max_new_tokens);
+        let request = request
+            .sampling(params.clone())
+            .max_new_tokens(self.max_new_tokens);
         let request = request.ignore_eos(self.ignore_eos);
-        self.stop.iter().fold(request, |request, stop| request.stop(stop))
+        self.stop
+            .iter()
+            .fold(request, |request, stop| request.stop(stop))
     }
 }
 
 /// Prints a single prompt's text as it comes.
-fn print_stream(handle: RequestHandle) -> Result<Result<Completion, pawl::GenerateError>, CliError> {
+fn print_stream(
+    handle: RequestHandle,
+) -> Result<Result<Completion, pawl::GenerateError>, CliError> {
     let mut output = std::io::stdout().lock();
     let mut broken = None;
     let completion = handle.wait_streaming(|text| {
-        let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+        let written = output
+            .write_all(text.as_bytes())
+            .and_then(|()| output.flush());
         broken = broken.take().or(written.err());
     });
     match broken {

@@ -44,7 +44,9 @@ impl std::str::FromStr for Ids {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let id = |part: &str| {
-            part.trim().parse().map_err(|_| format!("`{part}` is not a token id"))
+            part.trim()
+                .parse()
+                .map_err(|_| format!("`{part}` is not a token id"))
         };
         text.split(',').map(id).collect::<Result<_, _>>().map(Self)
     }

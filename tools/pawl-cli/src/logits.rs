@@ -31,7 +31,9 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let mut model = args.load.load(&args.model)?;
     let options = EvaluateOptions::default().chunk(args.chunk);
     let found = model.evaluate(&[&args.ids.0], &options)?;
-    found.first().map_or(Ok(()), |evaluation| write(args, evaluation))
+    found
+        .first()
+        .map_or(Ok(()), |evaluation| write(args, evaluation))
 }
 
 /// Writes beside the target first, so that a failed write leaves an older file whole.
@@ -51,7 +53,8 @@ fn write(args: &Args, evaluation: &Evaluation) -> Result<(), CliError> {
     partial.push(".partial");
     let partial = PathBuf::from(partial);
     let written = safetensors::serialize_to_file(tensors, None, &partial).map_err(|e| wrong(&e));
-    let renamed = written.and_then(|()| std::fs::rename(&partial, &args.out).map_err(|e| wrong(&e)));
+    let renamed =
+        written.and_then(|()| std::fs::rename(&partial, &args.out).map_err(|e| wrong(&e)));
     if renamed.is_err() {
         let _ = std::fs::remove_file(&partial);
     }
@@ -59,5 +62,8 @@ fn write(args: &Args, evaluation: &Evaluation) -> Result<(), CliError> {
 }
 
 fn bytes(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect()
 }

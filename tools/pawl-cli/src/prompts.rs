@@ -30,7 +30,11 @@ impl PromptArgs {
         for file in &self.prompt_file {
             texts.push(std::fs::read_to_string(file).map_err(|e| CliError::file(file, e))?);
         }
-        let template = if chat { Some(ChatTemplate::load(model)?) } else { None };
+        let template = if chat {
+            Some(ChatTemplate::load(model)?)
+        } else {
+            None
+        };
         let mut requests = Vec::with_capacity(texts.len() + self.ids.len());
         for text in texts {
             requests.push(match &template {
@@ -38,7 +42,11 @@ impl PromptArgs {
                 None => Request::from_text(text),
             });
         }
-        requests.extend(self.ids.iter().map(|Ids(ids)| Request::from_ids(ids.clone())));
+        requests.extend(
+            self.ids
+                .iter()
+                .map(|Ids(ids)| Request::from_ids(ids.clone())),
+        );
         Ok(requests)
     }
 }

@@ -94,7 +94,6 @@ impl<'a> Step<'a> {
         Head {
             queries: prepared.queries(key_head, start),
             keys: prepared.keys(key_head, start),
-            products: prepared.products(key_head, start),
             decays: prepared.decays(at.head, start),
             rates: prepared.rates(at.head, start),
             key_dim: self.heads.key_dim,

@@ -41,7 +41,6 @@ pub(crate) struct Prepared {
     key_dim: usize,
     queries: Vec<f32>,
     keys: Vec<f32>,
-    products: Vec<f32>,
     decays: Vec<f32>,
     rates: Vec<f32>,
     slopes: Vec<f32>,
@@ -62,7 +61,6 @@ impl Prepared {
         self.queries
             .resize(heads.keys * tokens * heads.key_dim, 0.0);
         self.keys.resize(heads.keys * tokens * heads.key_dim, 0.0);
-        self.products.resize(heads.keys * tokens, 0.0);
         self.decays.resize(heads.values * tokens, 0.0);
         self.rates.resize(heads.values * tokens, 0.0);
         self.slopes.clear();
@@ -73,7 +71,6 @@ impl Prepared {
             slopes: &self.slopes,
             queries: Cells::new(&mut self.queries),
             keys: Cells::new(&mut self.keys),
-            products: Cells::new(&mut self.products),
             decays: Cells::new(&mut self.decays),
             rates: Cells::new(&mut self.rates),
         };
@@ -95,11 +92,6 @@ impl Prepared {
         &self.keys[(key_head * self.tokens + token) * self.key_dim..]
     }
 
-    /// Inner products of query and key of one key head from `token` on.
-    pub(crate) fn products(&self, key_head: usize, token: usize) -> &[f32] {
-        &self.products[key_head * self.tokens + token..]
-    }
-
     /// Factors that the state of one value head is multiplied with from `token` on.
     pub(crate) fn decays(&self, value_head: usize, token: usize) -> &[f32] {
         &self.decays[value_head * self.tokens + token..]
@@ -117,7 +109,6 @@ struct Target<'a> {
     slopes: &'a [f32],
     queries: Cells<'a>,
     keys: Cells<'a>,
-    products: Cells<'a>,
     decays: Cells<'a>,
     rates: Cells<'a>,
 }
@@ -142,11 +133,8 @@ fn prepare_body<I: Isa>(to: &Target<'_>, inputs: Inputs<'_>, token: usize) {
         let query = unsafe { to.queries.part_mut(at * dim, dim) };
         // SAFETY: as above.
         let key = unsafe { to.keys.part_mut(at * dim, dim) };
-        // SAFETY: as above.
-        let product = unsafe { to.products.part_mut(at, 1) };
         normalise::<I>(q, scale, query);
         normalise::<I>(k, 1.0, key);
-        product[0] = dot::<I>(query, key);
     }
     for head in 0..to.heads.values {
         let (from, at) = (token * to.heads.values + head, head * to.tokens + token);

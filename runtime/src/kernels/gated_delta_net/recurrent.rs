@@ -19,8 +19,6 @@ pub(super) struct Head<'a> {
     /// `[tokens, key_dim]`.
     pub(super) keys: &'a [f32],
     /// `[tokens]`.
-    pub(super) products: &'a [f32],
-    /// `[tokens]`.
     pub(super) decays: &'a [f32],
     /// `[tokens]`.
     pub(super) rates: &'a [f32],
@@ -33,7 +31,6 @@ pub(super) struct Head<'a> {
 pub(super) struct Token<'a> {
     query: &'a [f32],
     key: &'a [f32],
-    product: f32,
     decay: f32,
     rate: f32,
 }
@@ -45,7 +42,6 @@ impl<'a> Head<'a> {
         Token {
             query: &self.queries[at..at + self.key_dim],
             key: &self.keys[at..at + self.key_dim],
-            product: self.products[t],
             decay: self.decays[t],
             rate: self.rates[t],
         }
@@ -88,11 +84,10 @@ pub(super) fn advance_strip<I: Isa>(token: Token<'_>, strip: &mut Strip<'_>) {
 fn advance_rows<I: Isa, const R: usize>(token: Token<'_>, strip: &mut Strip<'_>, row: usize) {
     let dim = token.key.len();
     let state = &mut strip.state[row * dim..(row + R) * dim];
-    let seen = inner_products::<I, R>(token, state);
-    for (r, (by_key, by_query)) in seen.into_iter().enumerate() {
+    let seen = inner_products::<I, R>(state, token.key);
+    for (r, by_key) in seen.into_iter().enumerate() {
         let delta = token.rate * I::fma(-token.decay, by_key, strip.value[row + r]);
         strip.delta[row + r] = delta;
-        strip.output[row + r] = I::fma(delta, token.product, token.decay * by_query);
         transit::<I>(
             &mut state[r * dim..(r + 1) * dim],
             token.decay,
@@ -100,32 +95,30 @@ fn advance_rows<I: Isa, const R: usize>(token: Token<'_>, strip: &mut Strip<'_>,
             delta,
         );
     }
+    // The query meets the state after the transition. Its product with the state before, corrected by the change,
+    // would spare a pass, but loses digits where the change cancels what was there.
+    let seen = inner_products::<I, R>(state, token.query);
+    strip.output[row..row + R].copy_from_slice(&seen);
 }
 
-/// Of each state row with the key and with the query.
+/// Of each state row with one vector.
 #[inline(always)]
-fn inner_products<I: Isa, const R: usize>(token: Token<'_>, state: &[f32]) -> [(f32, f32); R] {
-    let dim = token.key.len();
-    let (keys, keys_rest) = token.key.as_chunks::<LANES>();
-    let (queries, queries_rest) = token.query.as_chunks::<LANES>();
-    let mut by_key = [[0.0; LANES]; R];
-    let mut by_query = [[0.0; LANES]; R];
-    for (chunk, (key, query)) in keys.iter().zip(queries).enumerate() {
-        for r in 0..R {
-            let s = lanes(state, r * dim + chunk * LANES);
-            accumulate::<I>(&mut by_key[r], s, key);
-            accumulate::<I>(&mut by_query[r], s, query);
+fn inner_products<I: Isa, const R: usize>(state: &[f32], vector: &[f32]) -> [f32; R] {
+    let dim = vector.len();
+    let (wide, rest) = vector.as_chunks::<LANES>();
+    let mut parts = [[0.0; LANES]; R];
+    for (chunk, lane) in wide.iter().enumerate() {
+        for (r, part) in parts.iter_mut().enumerate() {
+            accumulate::<I>(part, lanes(state, r * dim + chunk * LANES), lane);
         }
     }
-    let mut sums = [(0.0, 0.0); R];
-    for (r, (a, b)) in sums.iter_mut().enumerate() {
-        let rest = &state[r * dim + keys.len() * LANES..(r + 1) * dim];
-        for ((&s, &k), &q) in rest.iter().zip(keys_rest).zip(queries_rest) {
-            *a = I::fma(s, k, *a);
-            *b = I::fma(s, q, *b);
+    let mut sums = [0.0; R];
+    for (r, found) in sums.iter_mut().enumerate() {
+        let tail = &state[r * dim + wide.len() * LANES..(r + 1) * dim];
+        for (&s, &v) in tail.iter().zip(rest) {
+            *found = I::fma(s, v, *found);
         }
-        *a += sum(&by_key[r]);
-        *b += sum(&by_query[r]);
+        *found += sum(&parts[r]);
     }
     sums
 }
