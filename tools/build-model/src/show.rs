@@ -2,10 +2,13 @@
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
-use pawl_builder::{BuildReport, Progress};
+use pawl::{Opened, VerifiedGraph};
+use pawl_builder::Progress;
+use serde_json::Value;
+
+use crate::Done;
 
 /// A progress bar on standard error; nothing where that is no terminal.
 #[derive(Debug, Default)]
@@ -42,28 +45,41 @@ impl Drop for Bar {
 }
 
 /// Prints the report. A reader that has gone away is no failure: the model is in place.
-pub(crate) fn finished(path: &Path, report: &BuildReport, json: bool) {
+pub(crate) fn finished(done: &Done, json: bool) {
     if json {
-        let mut value = serde_json::json!({ "output": path });
-        if let (Some(object), Ok(serde_json::Value::Object(fields))) =
-            (value.as_object_mut(), serde_json::to_value(report))
-        {
-            object.extend(fields);
-        }
-        let _ = writeln!(io::stdout(), "{value:#}");
+        let _ = writeln!(io::stdout(), "{:#}", value(done));
         return;
     }
-    for warning in &report.warnings {
+    for warning in &done.report.warnings {
         eprintln!("warning: {warning}");
     }
-    let _ = io::stdout().write_all(text(path, report).as_bytes());
+    let _ = io::stdout().write_all(text(done).as_bytes());
 }
 
-fn text(path: &Path, report: &BuildReport) -> String {
+fn value(done: &Done) -> Value {
+    let verified = |graph: &VerifiedGraph| {
+        serde_json::json!({
+            "file": graph.file,
+            "tensors": graph.tensors,
+            "opened_on_cpu": graph.opened == Opened::OnCpu,
+        })
+    };
+    let mut value = serde_json::json!({ "output": done.output });
+    if let (Some(object), Ok(Value::Object(report))) =
+        (value.as_object_mut(), serde_json::to_value(&done.report))
+    {
+        object.extend(report);
+    }
+    value["verified"] = done.verified.graphs.iter().map(verified).collect();
+    value
+}
+
+fn text(done: &Done) -> String {
+    let report = &done.report;
     let options = &report.options;
     let mut text = format!(
         "{}: {} for {}, {}, {} parameters, checkpoints {}, {}, sequences of {} tokens\n",
-        path.display(),
+        done.output.display(),
         report.model_type,
         options.target,
         options.dtype,
@@ -91,6 +107,9 @@ fn text(path: &Path, report: &BuildReport) -> String {
             "  left out: {tensors} tensors {prefix}*: {}",
             skipped.reason
         );
+    }
+    for line in done.verified.to_string().lines() {
+        let _ = writeln!(text, "  verified: {line}");
     }
     text
 }

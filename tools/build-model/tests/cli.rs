@@ -71,6 +71,11 @@ fn the_shipped_checkpoint_builds_and_the_report_is_json() {
     assert_eq!(report["options"]["checkpoints"], "update:8");
     assert_eq!(report["options"]["spelling"], "pawl");
     assert_eq!(report["warnings"], serde_json::json!([]));
+    let verified = report["verified"].as_array().unwrap();
+    assert_eq!(
+        (verified.len(), &verified[0]["opened_on_cpu"]),
+        (2, &Value::Bool(true))
+    );
     let files: Vec<_> = report["files"]
         .as_array()
         .unwrap()
@@ -202,6 +207,45 @@ fn an_existing_output_needs_force_and_survives_a_failure() {
     fs::remove_file(output.join("genai_config.json")).unwrap();
     let message = refused(&run(&shipped(), &output, &["--force"]));
     assert!(message.contains("not an exported model"), "{message}");
+}
+
+#[test]
+fn cuda_models_are_verified_as_far_as_a_cpu_can() {
+    let world = world();
+    for (spelling, dtype) in [("pawl", "f16"), ("pawl", "bf16"), ("genai-0.18", "f16")] {
+        let options = [
+            "--target",
+            "cuda",
+            "--spelling",
+            spelling,
+            "--dtype",
+            dtype,
+            "--force",
+        ];
+        let text = built(&run(&shipped(), &world.path().join("out"), &options));
+        assert!(
+            text.contains("verified: model.onnx") && text.contains("another provider"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_verified_is_not_published() {
+    let world = world();
+    let output = world.path().join("out");
+    let mut command = command(&shipped(), &output, &[]);
+    let without = command
+        .env("ORT_DYLIB_PATH", world.path().join("none.so"))
+        .output()
+        .unwrap();
+    let message = refused(&without);
+    assert!(
+        message.contains("could not be verified and was removed"),
+        "{message}"
+    );
+    assert!(message.contains("none.so"), "{message}");
+    assert_eq!(names(world.path()), Vec::<String>::new());
 }
 
 /// A model like the shipped one with a vocabulary so large, and values of zero, that a build can be
