@@ -69,8 +69,9 @@ fn value(done: &Done) -> Value {
         (value.as_object_mut(), serde_json::to_value(&done.report))
     {
         object.extend(report);
+        let verified = done.verified.graphs.iter().map(verified).collect();
+        object.insert("verified".to_owned(), verified);
     }
-    value["verified"] = done.verified.graphs.iter().map(verified).collect();
     value
 }
 
