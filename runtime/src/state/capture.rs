@@ -1,7 +1,8 @@
 //! What a tensor's checkpoints hold, and how a state is made from them.
 
 use super::error::PoolError;
-use super::replay::{DeltaDims, replay_conv, replay_delta};
+use super::select::Source;
+use crate::kernels::{Heads, replay_conv, replay_delta};
 use crate::model::spec::{CheckpointSpec, FixedSpec};
 use genai_config_schema::{CheckpointAlignment, CheckpointForm, StateOperator};
 
@@ -12,11 +13,11 @@ pub(super) enum CaptureKind {
     Dense,
     /// Each slot is the input value of every channel: append it.
     Append {
-        /// `K - 1`.
-        history: usize,
+        /// `C`.
+        channels: usize,
     },
-    /// Each slot is decay, key and delta: apply them.
-    Delta(DeltaDims),
+    /// Each slot is decay, key and delta: apply them, with the arithmetic of the operator.
+    Delta(Heads),
 }
 
 impl CaptureKind {
@@ -43,20 +44,42 @@ impl CaptureKind {
         Ok(kind)
     }
 
-    /// Applies one slot to `state`, which holds the state before its token (for a full state: anything).
-    /// `None` when the slot has another width than the state needs.
-    pub(super) fn apply(self, state: &mut [f32], slot: &[f32]) -> Option<()> {
+    /// Makes the state of `source` in `into` from the state before the step and the row's checkpoint slots.
+    /// `slot(t)` is one slot of the row. `None`, and `into` unspecified, when memory has other extents than the
+    /// specification.
+    pub(super) fn restore<'s>(
+        self,
+        source: Source,
+        before: &[f32],
+        slot: impl Fn(usize) -> Option<&'s [f32]>,
+        into: &mut [f32],
+    ) -> Option<()> {
+        let (first, count) = match source {
+            Source::Final => return Some(()),
+            Source::Slot(slot) => (slot, 1),
+            Source::Replay(kept) => (0, kept),
+        };
+        let slots: Vec<&[f32]> = (first..first + count).map(slot).collect::<Option<_>>()?;
+        let slot = |t: usize| slots.get(t).copied().unwrap_or_default();
+        let last = slot(count.checked_sub(1)?);
+        if before.len() != into.len() || self.width(into.len()) != Some(last.len()) {
+            return None;
+        }
         match self {
-            Self::Dense if state.len() == slot.len() => state.copy_from_slice(slot),
-            Self::Append { history } if slot.len().checked_mul(history) == Some(state.len()) => {
-                replay_conv(state, history, slot);
-            }
-            Self::Delta(dims) if dims.state() == Some(state.len()) => {
-                replay_delta(state, dims, dims.split(slot)?);
-            }
-            Self::Dense | Self::Append { .. } | Self::Delta(_) => return None,
+            Self::Dense => into.copy_from_slice(last),
+            Self::Append { channels } => replay_conv(before, channels, slot, count, into),
+            Self::Delta(heads) => replay_delta(heads, before, slot, count, into),
         }
         Some(())
+    }
+
+    /// Elements of a slot beside a state of `row` elements; `None` when the state has another extent.
+    fn width(self, row: usize) -> Option<usize> {
+        match self {
+            Self::Dense => Some(row),
+            Self::Append { channels } => row.is_multiple_of(channels.max(1)).then_some(channels),
+            Self::Delta(heads) => (heads.state() == row).then(|| heads.transition().width()),
+        }
     }
 }
 
@@ -78,7 +101,7 @@ pub(super) fn row_elements(spec: &FixedSpec) -> Result<usize, PoolError> {
 
 fn append(spec: &FixedSpec) -> Result<(CaptureKind, usize), PoolError> {
     match *spec.row_shape.as_slice() {
-        [channels, history] => Ok((CaptureKind::Append { history }, channels)),
+        [channels, _] => Ok((CaptureKind::Append { channels }, channels)),
         _ => Err(wrong(
             spec,
             "row shape",
@@ -109,14 +132,15 @@ fn delta(spec: &FixedSpec) -> Result<(CaptureKind, usize), PoolError> {
             key_heads,
         ));
     }
-    let dims = DeltaDims {
-        value_heads,
-        key_heads,
-        value_dim,
+    let heads = Heads {
+        keys: key_heads,
+        values: value_heads,
         key_dim,
+        value_dim,
     };
-    let width = dims.width().ok_or_else(shape)?;
-    Ok((CaptureKind::Delta(dims), width))
+    // The three parts of a transition are each no larger than the state.
+    heads.state().checked_mul(3).ok_or_else(shape)?;
+    Ok((CaptureKind::Delta(heads), heads.transition().width()))
 }
 
 fn wrong(

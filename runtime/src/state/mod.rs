@@ -4,7 +4,7 @@
 //! and writes the inactive one; publishing flips. Words, invariants and a drawing are in `manual::state`.
 //!
 //! * [`StatePool`] owns the memory and the slots; [`StateReservation`] is one step's claim on them.
-//! * [`select`] says where the state after a kept prefix is; `capture` and `replay` make it.
+//! * [`select`] says where the state after a kept prefix is; `capture` makes it.
 //! * [`audit`] checks the invariants over a snapshot of everything a composite transaction keeps.
 #![allow(
     dead_code,
@@ -18,7 +18,6 @@ mod error;
 mod handle;
 mod layout;
 mod pool;
-mod replay;
 mod reservation;
 mod select;
 mod slot;

@@ -429,34 +429,21 @@ fn place(
     row: &ReservedRow,
     buffers: &mut FixedBuffers,
 ) -> Option<()> {
-    let slots = match source {
-        Source::Final => return Some(()),
-        Source::Slot(slot) => slot..slot + 1,
-        Source::Replay(kept) => 0..kept,
-    };
-    copy_row(&mut buffers.bank, row.read, row.write)?;
-    let staging = buffers.checkpoints.as_ref()?.as_f32()?;
-    let state = row_mut(&mut buffers.bank, row.write)?;
-    for slot in slots {
-        kind.apply(state, staging.get(series.elements(slot, index)?)?)?;
+    if source == Source::Final {
+        return Some(());
     }
-    Some(())
+    let staging = buffers.checkpoints.as_ref()?.as_f32()?;
+    let elements = buffers.bank.row_elements();
+    let range = |row: usize| row * elements..(row + 1) * elements;
+    let rows = [range(row.read), range(row.write)];
+    let [before, into] = buffers.bank.as_f32_mut()?.get_disjoint_mut(rows).ok()?;
+    let slot = |slot| staging.get(series.elements(slot, index)?);
+    kind.restore(source, before, slot, into)
 }
 
 fn row_mut(bank: &mut Buffer, row: usize) -> Option<&mut [f32]> {
     let elements = bank.row_elements();
     bank.as_f32_mut()?.chunks_exact_mut(elements).nth(row)
-}
-
-fn copy_row(bank: &mut Buffer, from: usize, to: usize) -> Option<()> {
-    let (elements, rows) = (bank.row_elements(), bank.rows());
-    if from >= rows || to >= rows {
-        return None;
-    }
-    let start = from * elements;
-    bank.as_f32_mut()?
-        .copy_within(start..start + elements, to * elements);
-    Some(())
 }
 
 fn clamp(count: usize) -> i32 {

@@ -296,3 +296,25 @@ pub(super) fn bits(composite: &Composite) -> BTreeMap<RequestId, Vec<Vec<u32>>> 
         .map(|request| (request, rows(request)))
         .collect()
 }
+
+/// Compares committed fixed state with the naive model: convolution bit for bit, recurrence to 1e-6, because replay may
+/// fuse products and sums where the model rounds twice.
+pub(super) fn assert_rows(rows: &[&[f32]], tokens: &[u32]) {
+    let (conv, delta) = sequential(tokens);
+    let [found_conv, found_delta] = rows else {
+        panic!("two tensors")
+    };
+    assert_eq!(
+        bits_of(found_conv),
+        bits_of(&conv),
+        "convolution after {tokens:?}"
+    );
+    assert_eq!(found_delta.len(), delta.len());
+    for (found, expected) in found_delta.iter().zip(&delta) {
+        let near = (found - expected).abs() <= 1e-6;
+        assert!(
+            near,
+            "recurrence after {tokens:?}: {found} is not {expected}"
+        );
+    }
+}

@@ -162,10 +162,8 @@ impl Script {
             assert_eq!(self.composite.tokens(*request), Some(tokens.len()));
             let head = self.head.then(|| self.model.head[request]);
             assert_eq!(self.composite.head_tokens(*request), head);
-            let (conv, delta) = sequential(tokens);
             let rows = self.composite.committed_rows(*request).unwrap();
-            assert_eq!(bits_of(rows[0]), bits_of(&conv), "convolution of {request}");
-            assert_eq!(bits_of(rows[1]), bits_of(&delta), "recurrence of {request}");
+            assert_rows(&rows, tokens);
         }
     }
 }
