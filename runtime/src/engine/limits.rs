@@ -44,15 +44,15 @@ pub(super) fn sampling(search: &Search) -> SamplingParams {
     if search.do_sample != Some(true) {
         return SamplingParams::greedy();
     }
-    let mut params = SamplingParams::sampled(search.temperature.unwrap_or(1.0) as f32);
+    let mut params = SamplingParams::sampled(search.temperature.unwrap_or(1.0));
     if let Some(top_k) = search.top_k {
         params = params.top_k(top_k);
     }
     if let Some(top_p) = search.top_p.filter(|p| *p > 0.0) {
-        params = params.top_p(top_p as f32);
+        params = params.top_p(top_p);
     }
     if let Some(min_p) = search.min_p {
-        params = params.min_p(min_p as f32);
+        params = params.min_p(min_p);
     }
     params
 }
