@@ -6,14 +6,36 @@ thread_local! {
     static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Lends `len` floats of unspecified content to `work`.
-pub(super) fn with_scratch<R>(len: usize, work: impl FnOnce(&mut [f32]) -> R) -> R {
-    // Taken out while in use: a nested call then gets memory of its own.
-    let mut memory = SCRATCH.take();
-    if memory.len() < len {
-        memory.resize(len, 0.0);
+/// Working memory of this thread, given back when dropped.
+///
+/// A guard, not a closure: a closure is a function of its own, compiled without the vector instructions of the kernel
+/// body around it.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    memory: Vec<f32>,
+    len: usize,
+}
+
+impl Scratch {
+    /// Lends `len` floats of unspecified content.
+    pub(super) fn lend(len: usize) -> Self {
+        // Taken out while in use: a nested call then gets memory of its own.
+        let mut memory = SCRATCH.take();
+        if memory.len() < len {
+            memory.resize(len, 0.0);
+        }
+        Self { memory, len }
     }
-    let result = work(memory.get_mut(..len).unwrap_or_default());
-    SCRATCH.replace(memory);
-    result
+
+    /// The floats.
+    #[inline(always)]
+    pub(super) fn floats(&mut self) -> &mut [f32] {
+        self.memory.get_mut(..self.len).unwrap_or_default()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        SCRATCH.replace(std::mem::take(&mut self.memory));
+    }
 }

@@ -11,7 +11,7 @@ use super::super::error::KernelError;
 use super::super::isa::{Isa, Level, versioned};
 use super::super::memory::Cells;
 use super::super::parallel::Parallel;
-use super::super::scratch::with_scratch;
+use super::super::scratch::Scratch;
 use super::layout::Heads;
 use super::prepare::{Inputs, Prepared};
 use super::recurrent::{Head, Strip, advance_strip};
@@ -155,22 +155,21 @@ fn recur_body<I: Isa>(step: &Step<'_>, prepared: &Prepared, at: At) {
     let offset = |row: usize| row * step.heads.state() + at.head * step.heads.head_state();
     let source = offset(step.rows.source(at.row));
     let target = step.rows.target(at.row).map(offset);
-    with_scratch(STRIP * key_dim, |scratch| {
-        for first in (0..value_dim).step_by(STRIP) {
-            let rows = STRIP.min(value_dim - first);
-            let len = rows * key_dim;
-            // SAFETY: bank rows that are read are not written in this step.
-            let before = unsafe { step.bank.part(source + first * key_dim, len) };
-            let state = match target {
-                // SAFETY: one batch row writes a bank row, nobody reads it, and this piece of work
-                // alone has this head.
-                Some(target) => unsafe { step.bank.part_mut(target + first * key_dim, len) },
-                None => &mut scratch[..len],
-            };
-            state.copy_from_slice(before);
-            recur_strip::<I>(step, &head, at, first, state);
-        }
-    });
+    let mut scratch = Scratch::lend(STRIP * key_dim);
+    for first in (0..value_dim).step_by(STRIP) {
+        let rows = STRIP.min(value_dim - first);
+        let len = rows * key_dim;
+        // SAFETY: bank rows that are read are not written in this step.
+        let before = unsafe { step.bank.part(source + first * key_dim, len) };
+        let state = match target {
+            // SAFETY: one batch row writes a bank row, nobody reads it, and this piece of work
+            // alone has this head.
+            Some(target) => unsafe { step.bank.part_mut(target + first * key_dim, len) },
+            None => &mut scratch.floats()[..len],
+        };
+        state.copy_from_slice(before);
+        recur_strip::<I>(step, &head, at, first, state);
+    }
 }
 
 #[inline(always)]

@@ -13,7 +13,7 @@ use super::super::isa::{Isa, Level, versioned};
 use super::super::math::exp;
 use super::super::memory::Cells;
 use super::super::parallel::Parallel;
-use super::super::scratch::with_scratch;
+use super::super::scratch::Scratch as Lent;
 use super::plan::{Extents, Plan};
 use super::project::{Norm, Rotation, project};
 
@@ -136,41 +136,37 @@ fn attend_body<I: Isa>(step: &Step<'_>, queries: Cells<'_>, tile: Tile, head: us
     let Extents { dim, .. } = step.extents;
     let group = step.extents.group();
     let vectors = tile.tokens * group;
-    with_scratch(
-        POSITIONS * (vectors + dim) + vectors * (dim + 2),
-        |scratch| {
-            let (scores, rest) = scratch.split_at_mut(vectors * POSITIONS);
-            let (keys, rest) = rest.split_at_mut(dim * POSITIONS);
-            let (sums, rest) = rest.split_at_mut(vectors * dim);
-            let (largest, totals) = rest.split_at_mut(vectors);
-            sums.fill(0.0);
-            largest.fill(f32::NEG_INFINITY);
-            totals.fill(0.0);
-            let mut softmax = Softmax {
-                scores,
-                sums,
-                largest,
-                totals,
-            };
-            let tokens = step.qkv.len() / step.extents.packed();
-            let first = step.batch.range(tile.row).start + tile.first;
-            let from = (head * tokens + first) * group * dim;
-            // SAFETY: queries were written in the first half of the step and are only read now.
-            let queries = unsafe { queries.part(from, vectors * dim) };
-            let reach = step.plan.past(tile.row) + tile.first + 1;
-            let end = reach + tile.tokens - 1;
-            let mut position = 0;
-            while position < end {
-                let run = POSITIONS.min(step.plan.run(position)).min(end - position);
-                let slot = step.plan.slot(tile.row, position);
-                score::<I>(step, (slot, head, run), queries, keys, softmax.scores);
-                weigh::<I>(step, &mut softmax, (reach, position, run));
-                gather::<I>(step, (slot, head, run), &mut softmax);
-                position += run;
-            }
-            finish(step, (first, head), &softmax);
-        },
-    );
+    let mut lent = Lent::lend(POSITIONS * (vectors + dim) + vectors * (dim + 2));
+    let (scores, rest) = lent.floats().split_at_mut(vectors * POSITIONS);
+    let (keys, rest) = rest.split_at_mut(dim * POSITIONS);
+    let (sums, rest) = rest.split_at_mut(vectors * dim);
+    let (largest, totals) = rest.split_at_mut(vectors);
+    sums.fill(0.0);
+    largest.fill(f32::NEG_INFINITY);
+    totals.fill(0.0);
+    let mut softmax = Softmax {
+        scores,
+        sums,
+        largest,
+        totals,
+    };
+    let tokens = step.qkv.len() / step.extents.packed();
+    let first = step.batch.range(tile.row).start + tile.first;
+    let from = (head * tokens + first) * group * dim;
+    // SAFETY: queries were written in the first half of the step and are only read now.
+    let queries = unsafe { queries.part(from, vectors * dim) };
+    let reach = step.plan.past(tile.row) + tile.first + 1;
+    let end = reach + tile.tokens - 1;
+    let mut position = 0;
+    while position < end {
+        let run = POSITIONS.min(step.plan.run(position)).min(end - position);
+        let slot = step.plan.slot(tile.row, position);
+        score::<I>(step, (slot, head, run), queries, keys, softmax.scores);
+        weigh::<I>(step, &mut softmax, (reach, position, run));
+        gather::<I>(step, (slot, head, run), &mut softmax);
+        position += run;
+    }
+    finish(step, (first, head), &softmax);
 }
 
 /// Scores of all vectors against `run` adjacent slots.
