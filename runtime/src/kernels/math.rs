@@ -62,7 +62,7 @@ pub(super) fn accumulate<I: Isa>(into: &mut Lanes, a: &Lanes, b: &Lanes) {
     }
 }
 
-/// `e^x` within two units in the last place; 0 below -87.3, finite up to 88.3; NaN stays NaN.
+/// `e^x` within one unit in the last place; 0 below -87.3, finite up to 88.3; NaN stays NaN.
 #[inline(always)]
 pub(super) fn exp<I: Isa>(x: f32) -> f32 {
     const LOWEST: f32 = -87.336_54;
@@ -76,17 +76,17 @@ pub(super) fn exp<I: Isa>(x: f32) -> f32 {
     let n = shifted - ROUND;
     let r = I::fma(n, -0.693_359_375, x);
     let r = I::fma(n, 2.121_944_4e-4, r);
-    let mut p = 1.987_569_1e-4;
+    let mut p = 1.985_276_2e-4;
     for c in [
-        1.398_199_9e-3,
-        8.333_452e-3,
-        4.166_579_6e-2,
-        1.666_666_5e-1,
+        1.393_043_5e-3,
+        8.333_361e-3,
+        4.166_648_5e-2,
+        1.666_666_7e-1,
         0.5,
     ] {
         p = I::fma(p, r, c);
     }
-    let p = I::fma(p * r, r, r) + 1.0;
+    let p = I::fma(p, r * r, r) + 1.0;
     let power = f32::from_bits(shifted.to_bits().wrapping_add(127) << 23);
     if tiny { 0.0 } else { p * power }
 }
