@@ -1,0 +1,248 @@
+//! The `pawl` binary as a caller meets it: output, exit codes, messages.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// The shipped checkpoint, exported once for all tests of this file.
+fn model() -> &'static Path {
+    static MODEL: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let folder = MODEL.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let input = workspace().join("models/checkpoints/tiny-python");
+        let options = pawl_builder::BuildOptions::default();
+        let request = pawl_builder::BuildRequest::new(input, folder.path().join("model"), options);
+        pawl_builder::build(&request, &mut ())
+            .unwrap()
+            .publish()
+            .unwrap();
+        folder
+    });
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| folder.path().join("model"))
+}
+
+fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap()
+}
+
+fn pawl(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_pawl"))
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn generate(args: &[&str]) -> Output {
+    let model = model().to_str().unwrap();
+    pawl(&[&["generate", "--model", model], args].concat())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Runs must be refused with exit code 2 and a message that holds every one of `parts`.
+fn assert_refused(output: &Output, parts: &[&str]) {
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+    assert!(message.starts_with("error: "), "{message}");
+    assert!(!message.contains("panicked"), "{message}");
+    for part in parts {
+        assert!(message.contains(part), "`{part}` is not in: {message}");
+    }
+}
+
+#[test]
+fn json_has_one_object_per_prompt() {
+    let output = generate(&[
+        "--ids",
+        "1,2,3",
+        "--ids",
+        "9",
+        "--max-new-tokens",
+        "5",
+        "--ignore-eos",
+        "--json",
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    let objects: Vec<serde_json::Value> = printed
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(objects.len(), 2);
+    for (object, prompt_tokens) in objects.iter().zip([3, 1]) {
+        assert_eq!(object["tokens"].as_array().unwrap().len(), 5);
+        assert_eq!(object["prompt_tokens"], prompt_tokens);
+        assert_eq!(object["finish_reason"], "max_new_tokens");
+        assert!(!object["text"].as_str().unwrap().is_empty());
+        for key in [
+            "steps",
+            "tokens_per_step",
+            "prefill_seconds",
+            "decode_seconds",
+            "decode_tokens_per_second",
+        ] {
+            assert!(object["stats"][key].is_number(), "{key} in {object}");
+        }
+    }
+}
+
+#[test]
+fn text_and_statistics_are_printed_and_repeat() {
+    let args = ["--prompt", "def main():\n", "--max-new-tokens", "12"];
+    let (first, second) = (generate(&args), generate(&args));
+    let printed = text(&first.stdout);
+    assert!(
+        first.status.success() && printed.contains("generated tokens"),
+        "{printed}"
+    );
+    let body = |output: &Output| text(&output.stdout).split("\n[").next().unwrap().to_owned();
+    assert_eq!(body(&first), body(&second));
+}
+
+#[test]
+fn a_seed_repeats_a_sampled_run() {
+    let args = [
+        "--ids",
+        "5,6",
+        "--temperature",
+        "1.2",
+        "--seed",
+        "3",
+        "--max-new-tokens",
+        "20",
+        "--json",
+    ];
+    let tokens = |output: Output| -> serde_json::Value {
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["tokens"].clone()
+    };
+    let greedy = tokens(generate(&[
+        "--ids",
+        "5,6",
+        "--max-new-tokens",
+        "20",
+        "--json",
+    ]));
+    assert_eq!(tokens(generate(&args)), tokens(generate(&args)));
+    assert_ne!(tokens(generate(&args)), greedy);
+}
+
+#[test]
+fn chat_uses_the_models_template() {
+    let output = generate(&[
+        "--chat",
+        "--prompt",
+        "hi",
+        "--max-new-tokens",
+        "3",
+        "--json",
+    ]);
+    let object: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let plain = generate(&["--prompt", "hi", "--max-new-tokens", "3", "--json"]);
+    let plain: serde_json::Value = serde_json::from_slice(&plain.stdout).unwrap();
+    assert!(object["prompt_tokens"].as_u64() > plain["prompt_tokens"].as_u64());
+    assert_refused(&generate(&["--chat", "--ids", "1"]), &["--chat", "--ids"]);
+}
+
+#[test]
+fn logits_are_written_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("logits.safetensors");
+    let (model, path) = (model().to_str().unwrap(), out.to_str().unwrap());
+    let output = pawl(&["logits", "--model", model, "--ids", "1,2,3", "--out", path]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let bytes = std::fs::read(&out).unwrap();
+    let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    assert_eq!(file.tensor("logits").unwrap().shape(), [3, 2048]);
+    assert_eq!(file.tensor("mtp.logits").unwrap().shape(), [2, 2048]);
+    let nowhere = folder.path().join("missing").join("x.safetensors");
+    let refused = pawl(&[
+        "logits",
+        "--model",
+        model,
+        "--ids",
+        "1",
+        "--out",
+        nowhere.to_str().unwrap(),
+    ]);
+    assert_refused(&refused, &["x.safetensors"]);
+    assert_refused(
+        &pawl(&["logits", "--model", model, "--ids", "1,4096", "--out", path]),
+        &["4096", "vocabulary of 2048"],
+    );
+    assert_eq!(std::fs::read(&out).unwrap(), bytes);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn inspect_shows_configuration_state_and_memory() {
+    let output = pawl(&["inspect", model().to_str().unwrap()]);
+    let printed = text(&output.stdout);
+    for part in [
+        "qwen3_5_text",
+        "Gated DeltaNet",
+        "update:8",
+        "key/value cache",
+        "total",
+    ] {
+        assert!(printed.contains(part), "`{part}` is not in: {printed}");
+    }
+}
+
+#[test]
+fn bad_input_is_refused_by_name() {
+    let empty = tempfile::tempdir().unwrap();
+    let empty_path = empty.path().to_str().unwrap();
+    let missing = empty.path().join("nothing");
+    assert_refused(&pawl(&["inspect", missing.to_str().unwrap()]), &["nothing"]);
+    assert_refused(
+        &pawl(&["generate", "--model", empty_path, "--prompt", "x"]),
+        &["genai_config.json"],
+    );
+    assert_refused(
+        &generate(&["--prompt-file", "no-such-file.txt"]),
+        &["no-such-file.txt"],
+    );
+    assert_refused(&generate(&["--ids", "4096"]), &["4096", "2048"]);
+    assert_refused(&generate(&["--prompt", ""]), &["empty"]);
+    assert_refused(
+        &generate(&["--prompt", "x", "--max-new-tokens", "0"]),
+        &["max_new_tokens"],
+    );
+    assert_refused(
+        &generate(&["--prompt", "x", "--top-p", "2"]),
+        &["top_p", "2"],
+    );
+    assert_refused(
+        &generate(&["--prompt", "x", "--temperature", "nan"]),
+        &["temperature"],
+    );
+    assert_refused(&generate(&["--ids", "1,x"]), &["1,x"]);
+    assert_refused(&generate(&[]), &["--prompt"]);
+    assert_refused(
+        &pawl(&["generate", "--model", empty_path, "--unknown"]),
+        &["--unknown"],
+    );
+    assert_eq!(std::fs::read_dir(empty.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_library_that_is_not_onnx_runtime_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("libonnxruntime.so");
+    assert_refused(
+        &generate(&["--ids", "1", "--library", library.to_str().unwrap()]),
+        &["libonnxruntime.so"],
+    );
+    std::fs::write(&library, b"not a library").unwrap();
+    assert_refused(
+        &generate(&["--ids", "1", "--library", library.to_str().unwrap()]),
+        &["libonnxruntime.so"],
+    );
+}
