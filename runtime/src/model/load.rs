@@ -216,7 +216,7 @@ impl Opening<'_> {
             session_settings(&path, self.provider, session_options, self.options.threads)?;
         let weights = self.weights.map(|weights| (weights, name));
         let session = Session::open(self.loaded, &path, &settings, weights)
-            .map_err(|error| session_error(&path, self.provider, &error))?;
+            .map_err(|error| session_error(&path, self.provider, error.message()))?;
         require_declared(&session, contract)?;
         Decoder::new(session, contract.signature.clone(), contract.state.clone()).map_err(|error| {
             LoadError::Graph {
@@ -268,8 +268,8 @@ pub(super) fn session_settings(
 }
 
 /// ONNX Runtime says whether it was the provider that failed only in the text.
-fn session_error(path: &Path, provider: Provider, error: &ort::Error) -> LoadError {
-    let reason = error.message().trim().to_owned();
+fn session_error(path: &Path, provider: Provider, message: &str) -> LoadError {
+    let reason = message.trim().to_owned();
     let of_provider = reason.contains("execution provider") || reason.contains("CUDA");
     if provider != Provider::Cpu && of_provider {
         return LoadError::Provider {
