@@ -133,11 +133,6 @@ impl Cursor {
         text
     }
 
-    /// Tokens generated.
-    pub(crate) fn generated(&self) -> u64 {
-        self.generated
-    }
-
     /// Tokens that may still be generated; 0 once the request has ended.
     pub(crate) fn remaining(&self) -> u64 {
         match self.finish {

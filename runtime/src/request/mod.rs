@@ -1,11 +1,5 @@
 //! What callers ask for, what they get back, and how far a request has come.
 
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "the engine does not call every item yet"
-)]
-
 mod cursor;
 mod event;
 mod failure;
@@ -14,7 +8,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cursor::{Advance, Cursor, Rules};
+pub(crate) use cursor::{Advance, Cursor};
 pub use event::{Event, FinishReason, Usage};
 pub use failure::RequestError;
 pub(crate) use request::{ModelLimits, Prepared};

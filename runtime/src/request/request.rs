@@ -343,7 +343,15 @@ impl SubmitError {
         match self {
             Self::QueueFull => ErrorCode::QueueFull,
             Self::Stopped => ErrorCode::EngineStopped,
-            _ => ErrorCode::RequestInvalid,
+            Self::EmptyPrompt
+            | Self::UnknownToken { .. }
+            | Self::PromptTooLong { .. }
+            | Self::NothingToGenerate
+            | Self::EmptyStopString { .. }
+            | Self::StopStringsTooLong { .. }
+            | Self::NoTokenizer { .. }
+            | Self::Sampling(_)
+            | Self::Tokenizer(_) => ErrorCode::RequestInvalid,
         }
     }
 }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::cursor::Finish;
+use super::cursor::{Finish, Rules};
 use super::*;
 use crate::sample::SamplingParams;
 use crate::text::tests::byte_level;
@@ -56,10 +56,17 @@ fn an_end_token_inside_a_run_cuts_it() {
     run.extend(ids("cd"));
     let advance = cursor.plan(&run).unwrap();
     assert_eq!((advance.tokens.len(), advance.text.as_str()), (kept, "ab"));
-    assert_eq!(cursor.generated(), 0, "planning changes nothing");
+    assert_eq!(
+        cursor.usage().generated_tokens,
+        0,
+        "planning changes nothing"
+    );
     cursor.apply(advance);
     assert_eq!(cursor.finish(), Some(&FinishReason::Eos.into()));
-    assert_eq!((cursor.generated(), cursor.remaining()), (kept as u64, 0));
+    assert_eq!(
+        (cursor.usage().generated_tokens, cursor.remaining()),
+        (kept as u64, 0)
+    );
     assert!(cursor.plan(&run).unwrap().tokens.is_empty(), "it has ended");
 }
 

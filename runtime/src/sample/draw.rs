@@ -85,11 +85,6 @@ impl Sampler {
         self.seed
     }
 
-    /// Whether the highest logit always wins.
-    pub(crate) fn is_greedy(&self) -> bool {
-        self.greedy
-    }
-
     /// Draws the token at an absolute position (the prompt's first token is at position 0).
     /// `logits` is `[vocabulary]`.
     pub(crate) fn draw(

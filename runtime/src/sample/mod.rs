@@ -4,12 +4,6 @@
 //! on what was drawn before, on the batch, or on how many tokens a step verified, so a request gives
 //! the same tokens whether they come one at a time or several per step.
 
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "the engine does not call every item yet"
-)]
-
 mod cut;
 mod draw;
 mod filter;
@@ -20,5 +14,5 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use draw::{DrawError, Drawn, Sampler, Scratch};
+pub(crate) use draw::{Sampler, Scratch};
 pub use params::{SamplingError, SamplingParams};

@@ -1,3 +1,4 @@
+use super::draw::{DrawError, Drawn};
 use super::filter::{logit_of, rank, token_of};
 use super::philox::{GROUP, Noise, gumbel, least_word, philox4x32};
 use super::race::Race;

@@ -1,11 +1,5 @@
 //! Between text and token ids: tokenizer, streaming detokenizer, stop strings, chat templates.
 
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "the engine does not call every item yet"
-)]
-
 mod chat_template;
 mod detokenize;
 mod jinja;
