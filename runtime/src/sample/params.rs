@@ -4,7 +4,8 @@
 ///
 /// The default is greedy decoding. Filters apply in a fixed order, each to what the one before left:
 /// temperature, `top_k`, `top_p`, `min_p`. All three filters keep a prefix of the tokens ranked by
-/// logit; equal logits rank by token id, lower first, so a cut never falls "inside" a tie.
+/// logit; equal logits rank by token id, lower first. (`transformers` keeps all tokens that tie with the
+/// last one of `top_k`.)
 ///
 /// ```
 /// use pawl::SamplingParams;

@@ -85,6 +85,17 @@ fn gumbel_is_finite_and_increasing() {
 }
 
 #[test]
+fn every_bit_of_seed_position_and_token_counts() {
+    let word = |seed, position, token| Noise::new(seed, position).word(token);
+    let base = word(0, 0, 0);
+    for bit in 0..64 {
+        assert_ne!(word(1 << bit, 0, 0), base);
+        assert_ne!(word(0, 1 << bit, 0), base);
+        assert!(bit >= 32 || word(0, 0, 1 << bit) != base);
+    }
+}
+
+#[test]
 fn groups_hold_the_words_of_their_tokens() {
     let noise = Noise::new(0x0123_4567_89AB_CDEF, u64::MAX - 5);
     for first in [0, 64, 248_320 - 64] {
