@@ -91,12 +91,40 @@ pub(crate) struct Buffer {
     shape: Vec<usize>,
     row_elements: usize,
     bytes: usize,
-    memory: HostMemory,
+    memory: Memory,
+}
+
+/// Where the bytes are.
+#[derive(Debug)]
+enum Memory {
+    Host(HostMemory),
+    #[cfg(feature = "cuda")]
+    Cuda(super::cuda::CudaMemory),
 }
 
 impl Buffer {
     /// Allocates on the host, 64-byte aligned, zeroed lazily by the operating system where it can.
     pub(crate) fn host(element: ElementType, shape: &[usize]) -> Result<Self, DeviceError> {
+        Self::new(element, shape, |bytes| {
+            HostMemory::zeroed(bytes).map(Memory::Host)
+        })
+    }
+
+    /// Takes memory of a GPU from `allocate`, which is given the bytes.
+    #[cfg(feature = "cuda")]
+    pub(super) fn cuda(
+        element: ElementType,
+        shape: &[usize],
+        allocate: impl FnOnce(usize) -> Option<super::cuda::CudaMemory>,
+    ) -> Result<Self, DeviceError> {
+        Self::new(element, shape, |bytes| allocate(bytes).map(Memory::Cuda))
+    }
+
+    fn new(
+        element: ElementType,
+        shape: &[usize],
+        allocate: impl FnOnce(usize) -> Option<Memory>,
+    ) -> Result<Self, DeviceError> {
         let too_large = || DeviceError::TooLarge {
             element: element.name(),
             shape: shape.to_vec(),
@@ -110,7 +138,7 @@ impl Buffer {
             .checked_mul(shape.first().copied().unwrap_or(1))
             .and_then(|n| n.checked_mul(element.size()))
             .ok_or_else(too_large)?;
-        let memory = HostMemory::zeroed(bytes).ok_or_else(|| DeviceError::OutOfMemory {
+        let memory = allocate(bytes).ok_or_else(|| DeviceError::OutOfMemory {
             bytes,
             element: element.name(),
             shape: shape.to_vec(),
@@ -151,31 +179,44 @@ impl Buffer {
 
     /// The kind of memory, as ONNX Runtime describes it. ONNX Runtime must be loaded.
     pub(crate) fn place(&self) -> ort::Result<&MemoryInfo<'static>> {
-        host_memory()
-    }
-
-    /// Start of the memory, for binding. Operators may write through it, hence `&mut self`.
-    pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.memory.pointer.as_ptr()
-    }
-
-    /// The whole tensor as float32 values; `None` for another element type.
-    pub(crate) fn as_f32(&self) -> Option<&[f32]> {
-        if self.element != ElementType::F32 {
-            return None;
+        match &self.memory {
+            Memory::Host(_) => host_memory(),
+            #[cfg(feature = "cuda")]
+            Memory::Cuda(memory) => Ok(memory.place()),
         }
-        let pointer = self.memory.pointer.as_ptr().cast::<f32>().cast_const();
+    }
+
+    /// Start of the memory, for binding. Operators may write through it, hence `&mut self`. Only host memory may be
+    /// read or written through it by the host.
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
+        match &self.memory {
+            Memory::Host(memory) => memory.pointer.as_ptr(),
+            #[cfg(feature = "cuda")]
+            Memory::Cuda(memory) => memory.pointer.as_ptr(),
+        }
+    }
+
+    /// The floats of a float32 tensor in host memory.
+    fn floats(&self) -> Option<NonNull<f32>> {
+        match &self.memory {
+            Memory::Host(memory) if self.element == ElementType::F32 => Some(memory.pointer.cast()),
+            Memory::Host(_) => None,
+            #[cfg(feature = "cuda")]
+            Memory::Cuda(_) => None,
+        }
+    }
+
+    /// The whole tensor as float32 values; `None` for another element type and for memory of another device.
+    pub(crate) fn as_f32(&self) -> Option<&[f32]> {
+        let pointer = self.floats()?.as_ptr().cast_const();
         // SAFETY: the memory holds `bytes / 4` initialised floats, is aligned to 64, lives as long as `self`,
         // and writers (operators, `as_f32_mut`) need `&mut self`.
         Some(unsafe { std::slice::from_raw_parts(pointer, self.bytes / 4) })
     }
 
-    /// The whole tensor as float32 values to write; `None` for another element type.
+    /// The whole tensor as float32 values to write; `None` as for [`Self::as_f32`].
     pub(crate) fn as_f32_mut(&mut self) -> Option<&mut [f32]> {
-        if self.element != ElementType::F32 {
-            return None;
-        }
-        let pointer = self.memory.pointer.as_ptr().cast::<f32>();
+        let pointer = self.floats()?.as_ptr();
         // SAFETY: as in `as_f32`; `&mut self` makes the view exclusive.
         Some(unsafe { std::slice::from_raw_parts_mut(pointer, self.bytes / 4) })
     }

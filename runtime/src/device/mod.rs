@@ -4,9 +4,13 @@
 //! once, when the engine starts, and bound to ONNX Runtime as input and output of every step.
 
 mod buffer;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod host;
 
 pub(crate) use buffer::{Buffer, DeviceError, ElementType};
+#[cfg(feature = "cuda")]
+pub(crate) use cuda::{CudaDevice, cuda_provider};
 pub(crate) use host::{HostDevice, host_memory};
 
 /// A place that can hold state.

@@ -1,153 +1,10 @@
-//! A toy decoder of standard operators: one key/value layer and one bank, both written by scattering into the input.
-//! Per step it writes token + 10 to bank row `write_rows` (read row + 1 added), the token to block `block_table[0]`,
-//! and gives logits `token * [1, 2, 3]` and hidden rows `[token, token]`.
+//! In-place state, captures and refusals, on a toy model.
 
 use super::*;
 use crate::device::{Buffer, ElementType};
 use crate::exec::{SessionSettings, Wanted, load};
 use crate::model::Provider;
-use crate::model::spec::{CheckpointSpec, FixedSpec, PagedNames, PagedSpec};
-use crate::model::test_onnx::{Attribute, F32, I32, I64, Onnx};
-use genai_config_schema::{CheckpointAlignment, CheckpointForm, StateOperator};
-
-const WINDOW: usize = 2;
-const ROW: usize = 3;
-
-fn toy() -> Onnx {
-    let axis0 = [("axis", Attribute::Int(0))];
-    Onnx::default()
-        .input("input_ids", I64, "num_tokens")
-        .input("cumulative", I32, "rows_plus_one")
-        .input("past", I32, "rows")
-        .input("block_table", I32, "rows max_blocks")
-        .input("logits_indices", I32, "num_logits")
-        .input("read_rows", I32, "rows")
-        .input("write_rows", I32, "rows")
-        .input("capture_counts", I32, "rows")
-        .input("past.key", F32, "num_blocks 2 1 1")
-        .input("past.value", F32, "num_blocks 2 1 1")
-        .input("past.bank", F32, "bank_rows 3")
-        .output("logits", F32, "num_logits 3")
-        .output("hidden", F32, "num_tokens 2")
-        .output("present.key", F32, "num_blocks 2 1 1")
-        .output("present.value", F32, "num_blocks 2 1 1")
-        .output("present.bank", F32, "bank_rows 3")
-        .output("checkpoints", F32, "window rows 3")
-        .floats("scale", &[1, 3], &[1.0, 2.0, 3.0])
-        .floats("ones2", &[1, 2], &[1.0, 1.0])
-        .floats("one", &[1], &[1.0])
-        .floats("stair", &[2, 1, 1], &[0.0, 1.0])
-        .ints("minus1", &[1], &[-1])
-        .ints("zero", &[1], &[0])
-        .ints("window", &[1], &[WINDOW as i64])
-        .ints("block", &[4], &[1, 2, 1, 1])
-        // Tokens as a float column, logits and hidden rows.
-        .node("Cast", "input_ids", "tokens", &[("to", Attribute::Int(1))])
-        .node("Unsqueeze", "tokens minus1", "column", &[])
-        .node("Gather", "column logits_indices", "wanted", &axis0)
-        .node("MatMul", "wanted scale", "logits", &[])
-        .node("MatMul", "column ones2", "hidden", &[])
-        // The bank: rows `read_rows`, plus one, to rows `write_rows`.
-        .node("Gather", "past.bank read_rows", "read", &axis0)
-        .node("Add", "read one", "next", &[])
-        .node(
-            "Cast",
-            "write_rows",
-            "write64",
-            &[("to", Attribute::Int(7))],
-        )
-        .node("Unsqueeze", "write64 minus1", "write", &[])
-        .node("ScatterND", "past.bank write next", "present.bank", &[])
-        // Blocks: the first token, twice, to block `block_table[0, 0]`.
-        .node(
-            "Cast",
-            "block_table",
-            "table64",
-            &[("to", Attribute::Int(7))],
-        )
-        .node("Reshape", "table64 minus1", "flat", &[])
-        .node("Gather", "flat zero", "first", &axis0)
-        .node("Unsqueeze", "first minus1", "target", &[])
-        .node("Gather", "tokens zero", "token", &axis0)
-        .node("Expand", "token block", "filled", &[])
-        .node("ScatterND", "past.key target filled", "present.key", &[])
-        .node("Neg", "filled", "negated", &[])
-        .node(
-            "ScatterND",
-            "past.value target negated",
-            "present.value",
-            &[],
-        )
-        // Checkpoints: slot j of row r is the state read plus j, cut to no slots where no row captures.
-        .node("Unsqueeze", "read zero", "series0", &[])
-        .node("Add", "series0 stair", "series", &[])
-        .node(
-            "ReduceMax",
-            "capture_counts",
-            "most",
-            &[("keepdims", Attribute::Int(0))],
-        )
-        .node("Cast", "most", "any", &[("to", Attribute::Int(9))])
-        .node("Cast", "any", "any64", &[("to", Attribute::Int(7))])
-        .node("Mul", "any64 window", "slots", &[])
-        .node("Slice", "series zero slots zero", "checkpoints", &[])
-}
-
-fn state() -> StateSpec {
-    StateSpec {
-        paged: Some(PagedSpec {
-            layers: vec![PagedNames {
-                layer: 0,
-                key_input: "past.key".into(),
-                key_output: "present.key".into(),
-                value_input: "past.value".into(),
-                value_output: "present.value".into(),
-            }],
-            block_size: 2,
-            kv_heads: 1,
-            head_dim: 1,
-        }),
-        fixed: vec![FixedSpec {
-            layer: 0,
-            operator: StateOperator::CausalConv,
-            input: "past.bank".into(),
-            output: "present.bank".into(),
-            row_shape: vec![ROW],
-            key_heads: None,
-            checkpoints: Some(CheckpointSpec {
-                output: "checkpoints".into(),
-                count: WINDOW,
-                form: CheckpointForm::State,
-                alignment: CheckpointAlignment::Left,
-                width: ROW,
-            }),
-        }],
-        captures_in_mixed_steps: true,
-    }
-}
-
-fn signature() -> Signature {
-    let inputs = [
-        (StepInput::InputIds, "input_ids"),
-        (StepInput::CumulativeLengths, "cumulative"),
-        (StepInput::PastLengths, "past"),
-        (StepInput::BlockTable, "block_table"),
-        (StepInput::LogitsIndices, "logits_indices"),
-        (StepInput::ReadRows, "read_rows"),
-        (StepInput::WriteRows, "write_rows"),
-        (StepInput::CaptureCounts, "capture_counts"),
-    ];
-    Signature {
-        inputs: inputs
-            .map(|(input, name)| (input, name.to_owned()))
-            .to_vec(),
-        logits: "logits".into(),
-        vocab: 3,
-        hidden: Some("hidden".into()),
-        hidden_size: 2,
-        others: Vec::new(),
-    }
-}
+use crate::model::test_toy::{ROW, WINDOW, folder, signature, state};
 
 struct Toy {
     decoder: Decoder,
@@ -158,8 +15,8 @@ struct Toy {
 
 impl Toy {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let file = toy().write(folder.path(), "toy.onnx");
+        let folder = folder();
+        let file = folder.path().join("toy.onnx");
         let settings = SessionSettings {
             provider: Provider::Cpu,
             threads: None,
@@ -171,7 +28,7 @@ impl Toy {
         let session =
             Session::open(load(Wanted::default()).unwrap(), &file, &settings, None).unwrap();
         let buffer = |shape: &[usize]| Buffer::host(ElementType::F32, shape).unwrap();
-        let mut bank = buffer(&[5, ROW]);
+        let mut bank = buffer(&[5, ROW, 1]);
         for row in 0..5u8 {
             bank.write_row_f32(row.into(), &[f32::from(row); ROW])
                 .unwrap();
@@ -277,7 +134,7 @@ fn state_is_written_in_place_and_neighbours_are_untouched() {
 
     // Another buffer of the same shape is noticed, and one of another shape.
     for rows in [5, 7] {
-        let other = Buffer::host(ElementType::F32, &[rows, ROW]).unwrap();
+        let other = Buffer::host(ElementType::F32, &[rows, ROW, 1]).unwrap();
         let before = std::mem::replace(&mut toy.fixed[0].bank, other);
         second.read_rows = vec![4];
         toy.step(&second, Capture::Off, false).unwrap();

@@ -176,3 +176,7 @@ fn value(tensor: &SharedTensor, map: Option<&Mmap>) -> Result<TensorValue<'stati
     unsafe { TensorValue::over(place, pointer, bytes.len(), tensor.data_type, &shape, false) }
         .map_err(|error| error.to_string())
 }
+
+#[cfg(test)]
+#[path = "shared_weights_tests.rs"]
+mod tests;

@@ -70,7 +70,7 @@ impl Model {
             folder: source.folder,
             config: source.config,
             manifest: source.manifest,
-            device: device(provider, &decoder)?,
+            device: device(provider, &decoder, loaded)?,
             decoder,
             head,
             limits,
@@ -314,11 +314,16 @@ fn refuse_rows(source: &Source) -> Result<(), LoadError> {
 }
 
 #[cfg(feature = "cuda")]
-fn device(provider: Provider, decoder: &Decoder) -> Result<Arc<dyn Device>, LoadError> {
+fn device(
+    provider: Provider,
+    decoder: &Decoder,
+    loaded: &Loaded,
+) -> Result<Arc<dyn Device>, LoadError> {
     let Provider::Cuda { device_id } = provider else {
         return Ok(Arc::new(HostDevice));
     };
-    let device = crate::device::CudaDevice::new(decoder.session().inner(), device_id);
+    let device =
+        crate::device::CudaDevice::new(decoder.session().inner(), &loaded.environment, device_id);
     let device = device.map_err(|error| LoadError::Provider {
         provider: provider.to_string(),
         reason: error.to_string(),
@@ -328,7 +333,7 @@ fn device(provider: Provider, decoder: &Decoder) -> Result<Arc<dyn Device>, Load
 
 #[cfg(not(feature = "cuda"))]
 #[expect(clippy::unnecessary_wraps, reason = "other providers can fail")]
-fn device(_: Provider, _: &Decoder) -> Result<Arc<dyn Device>, LoadError> {
+fn device(_: Provider, _: &Decoder, _: &Loaded) -> Result<Arc<dyn Device>, LoadError> {
     Ok(Arc::new(HostDevice))
 }
 
@@ -343,3 +348,7 @@ impl From<WeightsError> for LoadError {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "load_tests.rs"]
+mod tests;

@@ -11,6 +11,8 @@ pub(crate) mod spec;
 pub(crate) mod tensor_spec;
 #[cfg(test)]
 pub(crate) mod test_onnx;
+#[cfg(test)]
+pub(crate) mod test_toy;
 mod verify;
 
 pub use contract::{ContractCode, ContractErrors, ContractMismatch};

@@ -6,7 +6,7 @@ use super::report::{ContractCode, Findings};
 use crate::exec::{Signature, StepInput};
 use crate::model::graph_io::GraphIo;
 use crate::model::tensor_spec::DataType;
-use genai_config_schema::{GenaiConfig, Manifest, Mtp, StateLayout};
+use genai_config_schema::{DecoderInputs, GenaiConfig, Manifest, Mtp, MtpInputs, StateLayout};
 use std::collections::BTreeSet;
 
 /// One possible input of a step.
@@ -19,6 +19,102 @@ struct Candidate<'a> {
     required: bool,
 }
 
+impl<'a> Candidate<'a> {
+    fn new(
+        input: StepInput,
+        named: &'a Option<String>,
+        default: &'static str,
+        required: bool,
+    ) -> Self {
+        Self {
+            input,
+            named,
+            default,
+            required,
+        }
+    }
+}
+
+/// What a decoder may take per step, and what it must take given its state.
+fn decoder_candidates<'a>(
+    inputs: &'a DecoderInputs,
+    manifest: &Manifest,
+    host: bool,
+) -> [Candidate<'a>; 9] {
+    use StepInput as Step;
+    let paged = manifest.paged.is_some();
+    let mut fixed = manifest.fixed.iter();
+    let banks = fixed
+        .clone()
+        .any(|tensor| tensor.layout == StateLayout::Bank);
+    let captures = fixed.any(|tensor| tensor.checkpoints.is_some());
+    let cumulative = &inputs.cumulative_sequence_lengths;
+    let (past, table) = (&inputs.past_sequence_lengths, &inputs.block_table);
+    let counts = &inputs.state_update_capture_count;
+    [
+        Candidate::new(Step::InputIds, &inputs.input_ids, "input_ids", true),
+        Candidate::new(
+            Step::PositionIds,
+            &inputs.position_ids,
+            "position_ids",
+            false,
+        ),
+        Candidate::new(
+            Step::CumulativeLengths,
+            cumulative,
+            "cumulative_sequence_lengths",
+            true,
+        ),
+        Candidate::new(Step::PastLengths, past, "past_sequence_lengths", paged),
+        Candidate::new(Step::BlockTable, table, "block_table", paged),
+        Candidate::new(
+            Step::LogitsIndices,
+            &inputs.logits_indices,
+            "logits_indices",
+            host,
+        ),
+        Candidate::new(Step::ReadRows, &inputs.read_rows, "read_rows", banks),
+        Candidate::new(Step::WriteRows, &inputs.write_rows, "write_rows", banks),
+        Candidate::new(Step::CaptureCounts, counts, "capture_counts", captures),
+    ]
+}
+
+/// What a drafting head may take per step: tokens paired with hidden rows, and a cache of its own.
+fn head_candidates(inputs: &MtpInputs, host: bool) -> [Candidate<'_>; 7] {
+    use StepInput as Step;
+    let cumulative = &inputs.cumulative_sequence_lengths;
+    let (past, table) = (&inputs.past_sequence_lengths, &inputs.block_table);
+    [
+        Candidate::new(Step::InputIds, &inputs.input_ids, "input_ids", true),
+        Candidate::new(
+            Step::HiddenStates,
+            &inputs.hidden_states,
+            "hidden_states",
+            true,
+        ),
+        Candidate::new(
+            Step::PositionIds,
+            &inputs.position_ids,
+            "position_ids",
+            false,
+        ),
+        Candidate::new(
+            Step::CumulativeLengths,
+            cumulative,
+            "cumulative_sequence_lengths",
+            true,
+        ),
+        Candidate::new(Step::PastLengths, past, "past_sequence_lengths", true),
+        Candidate::new(Step::BlockTable, table, "block_table", true),
+        Candidate::new(
+            Step::LogitsIndices,
+            &inputs.logits_indices,
+            "logits_indices",
+            host,
+        ),
+    ]
+}
+
 /// Checks what the decoder takes and gives per step.
 pub(super) fn decoder(
     config: &GenaiConfig,
@@ -29,67 +125,7 @@ pub(super) fn decoder(
 ) -> Signature {
     let decoder = &config.model.decoder;
     let inputs = &decoder.inputs;
-    let paged = manifest.paged.is_some();
-    let banks = manifest
-        .fixed
-        .iter()
-        .any(|tensor| tensor.layout == StateLayout::Bank);
-    let captures = manifest
-        .fixed
-        .iter()
-        .any(|tensor| tensor.checkpoints.is_some());
-    let candidate = |input, named, default, required| Candidate {
-        input,
-        named,
-        default,
-        required,
-    };
-    let candidates = [
-        candidate(StepInput::InputIds, &inputs.input_ids, "input_ids", true),
-        candidate(
-            StepInput::PositionIds,
-            &inputs.position_ids,
-            "position_ids",
-            false,
-        ),
-        candidate(
-            StepInput::CumulativeLengths,
-            &inputs.cumulative_sequence_lengths,
-            "cumulative_sequence_lengths",
-            true,
-        ),
-        candidate(
-            StepInput::PastLengths,
-            &inputs.past_sequence_lengths,
-            "past_sequence_lengths",
-            paged,
-        ),
-        candidate(
-            StepInput::BlockTable,
-            &inputs.block_table,
-            "block_table",
-            paged,
-        ),
-        candidate(
-            StepInput::LogitsIndices,
-            &inputs.logits_indices,
-            "logits_indices",
-            host,
-        ),
-        candidate(StepInput::ReadRows, &inputs.read_rows, "read_rows", banks),
-        candidate(
-            StepInput::WriteRows,
-            &inputs.write_rows,
-            "write_rows",
-            banks,
-        ),
-        candidate(
-            StepInput::CaptureCounts,
-            &inputs.state_update_capture_count,
-            "capture_counts",
-            captures,
-        ),
-    ];
+    let candidates = decoder_candidates(inputs, manifest, host);
     if let Some(active) = &inputs.state_update_active
         && let Some(spec) = find(graph, Side::Input, active, ContractCode::M6, findings)
     {
@@ -146,51 +182,7 @@ pub(super) fn head(
     findings: &mut Findings,
 ) -> Signature {
     let inputs = &mtp.inputs;
-    let candidate = |input, named, default, required| Candidate {
-        input,
-        named,
-        default,
-        required,
-    };
-    let candidates = [
-        candidate(StepInput::InputIds, &inputs.input_ids, "input_ids", true),
-        candidate(
-            StepInput::HiddenStates,
-            &inputs.hidden_states,
-            "hidden_states",
-            true,
-        ),
-        candidate(
-            StepInput::PositionIds,
-            &inputs.position_ids,
-            "position_ids",
-            false,
-        ),
-        candidate(
-            StepInput::CumulativeLengths,
-            &inputs.cumulative_sequence_lengths,
-            "cumulative_sequence_lengths",
-            true,
-        ),
-        candidate(
-            StepInput::PastLengths,
-            &inputs.past_sequence_lengths,
-            "past_sequence_lengths",
-            true,
-        ),
-        candidate(
-            StepInput::BlockTable,
-            &inputs.block_table,
-            "block_table",
-            true,
-        ),
-        candidate(
-            StepInput::LogitsIndices,
-            &inputs.logits_indices,
-            "logits_indices",
-            host,
-        ),
-    ];
+    let candidates = head_candidates(inputs, host);
     let hidden_size = u64::from(config.model.decoder.hidden_size);
     let mut signature = resolve(graph, &candidates, hidden_size, findings);
     let outputs = &mtp.outputs;
