@@ -25,7 +25,7 @@ const LIBRARY: Setting = Setting {
 };
 
 /// Threads of one operator.
-const THREADS: Setting = Setting {
+pub(crate) const THREADS: Setting = Setting {
     name: "PAWL_THREADS",
     meaning: "threads that one operator may use; without it as many as the machine has cores",
 };

@@ -162,11 +162,6 @@ impl Buffer {
         &self.shape
     }
 
-    /// Extent of the leading axis.
-    pub(crate) fn rows(&self) -> usize {
-        self.shape.first().copied().unwrap_or(1)
-    }
-
     /// Elements of one row.
     pub(crate) fn row_elements(&self) -> usize {
         self.row_elements
@@ -230,6 +225,7 @@ impl Buffer {
     }
 
     /// Overwrites one row of a float32 tensor.
+    #[cfg(test)]
     pub(crate) fn write_row_f32(&mut self, row: usize, values: &[f32]) -> Result<(), DeviceError> {
         let (len, start) = (self.row_elements, row.saturating_mul(self.row_elements));
         let target = if values.len() == len {

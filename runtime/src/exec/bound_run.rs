@@ -57,6 +57,7 @@ impl BoundRun {
     }
 
     /// The session.
+    #[cfg(feature = "cuda")]
     pub(crate) fn session(&self) -> &Session {
         &self.session
     }

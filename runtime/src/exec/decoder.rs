@@ -114,6 +114,7 @@ impl Decoder {
     }
 
     /// The session.
+    #[cfg(feature = "cuda")]
     pub(crate) fn session(&self) -> &Session {
         self.run.session()
     }

@@ -26,7 +26,7 @@ impl Toy {
             entries: Vec::new(),
         };
         let session =
-            Session::open(load(Wanted::default()).unwrap(), &file, &settings, None).unwrap();
+            Session::open(load(Wanted::default()).unwrap(), &file, settings, None).unwrap();
         let buffer = |shape: &[usize]| Buffer::host(ElementType::F32, shape).unwrap();
         let mut bank = buffer(&[5, ROW, 1]);
         for row in 0..5u8 {

@@ -39,6 +39,7 @@ static LOADED: OnceLock<Loaded> = OnceLock::new();
 static LOADING: Mutex<()> = Mutex::new(());
 
 /// The environment for CPU sessions, from the library that the usual lookup finds.
+#[cfg(test)]
 pub(crate) fn environment() -> Result<&'static Environment, LibraryError> {
     load(Wanted::default()).map(|loaded| &loaded.environment)
 }
@@ -80,7 +81,12 @@ fn start(wanted: Wanted<'_>) -> Result<Loaded, LibraryError> {
     let executable = std::env::current_exe().ok();
     let path = locate(wanted.library, variable.as_deref(), executable.as_deref())?;
     let library = Library::open(&path)?;
-    Library::check(&path, library.version, wanted.version, wanted.provider)?;
+    Library::check(
+        &library.path,
+        library.version,
+        wanted.version,
+        wanted.provider,
+    )?;
     let failed = |reason: String| LibraryError::Start {
         path: path.clone(),
         reason,

@@ -12,7 +12,9 @@ mod step_check;
 mod tensor_value;
 
 pub(crate) use decoder::{Decoder, Signature, StepInput};
-pub(crate) use environment::{Loaded, Wanted, environment, load};
+#[cfg(test)]
+pub(crate) use environment::environment;
+pub(crate) use environment::{Loaded, Wanted, load};
 pub use library::LibraryError;
 pub(crate) use library::Version;
 pub(crate) use session::{Session, SessionSettings};

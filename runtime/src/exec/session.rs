@@ -13,13 +13,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// How a session is opened.
-#[derive(Clone)]
 pub(crate) struct SessionSettings {
     pub(crate) provider: Provider,
     /// Threads that one operator may use; `None` lets ONNX Runtime take one per core.
     pub(crate) threads: Option<NonZeroUsize>,
     /// Pawl's own operators.
-    pub(crate) operators: Option<Arc<OperatorDomain>>,
+    pub(crate) operators: Option<OperatorDomain>,
     /// How far ONNX Runtime rewrites the graph.
     pub(crate) optimize: genai_config_schema::GraphOptimizationLevel,
     /// Whether intermediate values come from an arena.
@@ -45,7 +44,7 @@ impl Session {
     pub(crate) fn open(
         loaded: &Loaded,
         file: &Path,
-        settings: &SessionSettings,
+        settings: SessionSettings,
         weights: Option<(&Arc<SharedWeights>, &str)>,
     ) -> ort::Result<Self> {
         let mut builder = configure(loaded, settings)?;
@@ -82,7 +81,7 @@ impl Session {
     }
 }
 
-fn configure(loaded: &Loaded, settings: &SessionSettings) -> ort::Result<SessionBuilder> {
+fn configure(loaded: &Loaded, settings: SessionSettings) -> ort::Result<SessionBuilder> {
     // Spinning threads would take the cores from the sampler and from other processes between steps. Memory patterns
     // are kept per input shape, and a step's shapes are different nearly every time.
     let mut builder = ort::session::Session::builder(&loaded.environment)?
@@ -90,14 +89,14 @@ fn configure(loaded: &Loaded, settings: &SessionSettings) -> ort::Result<Session
         .with_intra_op_spinning(false)?
         .with_memory_pattern(false)?
         .with_no_environment_execution_providers()?
-        .with_execution_providers(providers(settings)?)?;
+        .with_execution_providers(providers(&settings)?)?;
     if let Some(threads) = settings.threads {
         builder = builder.with_intra_threads(threads.get())?;
     }
-    if let Some(operators) = &settings.operators {
-        builder = builder.with_operators(Arc::clone(operators))?;
+    if let Some(operators) = settings.operators {
+        builder = builder.with_operators(operators)?;
     }
-    for (key, value) in &settings.entries {
+    for (key, value) in settings.entries {
         builder = builder.with_config_entry(key, value)?;
     }
     Ok(builder)

@@ -12,7 +12,8 @@ use std::sync::Arc;
 const ROWS: usize = 40;
 const COLUMNS: usize = 24;
 const START: u64 = 64;
-const LENGTH: u64 = (ROWS * COLUMNS * 4) as u64;
+const BYTES: usize = ROWS * COLUMNS * 4;
+const LENGTH: u64 = BYTES as u64;
 
 /// A graph that looks rows up in the table and multiplies them with it, as a tied model does.
 fn write_graph(folder: &Path, name: &str, weight: &str) {
@@ -76,7 +77,7 @@ fn open(folder: &Path, graph: &str, weights: &Arc<SharedWeights>) -> BoundRun {
     let session = Session::open(
         loaded,
         &folder.join(graph),
-        &settings,
+        settings,
         Some((weights, graph)),
     )
     .unwrap();
@@ -127,7 +128,7 @@ fn a_weight_is_really_taken_from_the_mapping() {
     load(Wanted::default()).unwrap();
     // The graph's own data says something else: only a given value can explain the result.
     let other = folder.path().join("other");
-    fs::write(&other, [0; 64 + LENGTH as usize]).unwrap();
+    fs::write(&other, [0; 64 + BYTES]).unwrap();
     let zero = SharedTensor {
         file: other,
         ..tensor(folder.path(), "a.onnx", "embedding")

@@ -12,18 +12,19 @@ use crate::exec::{
     Decoder, Loaded, Session, SessionSettings, SharedWeights, Version, Wanted, WeightsError, load,
 };
 use crate::settings;
-use genai_config_schema::{GenaiConfig, GraphOptimizationLevel, Manifest, SessionOptions};
+use genai_config_schema::{GenaiConfig, GraphOptimizationLevel, SessionOptions};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Most threads of one operator on a machine with fewer cores.
+const MOST_THREADS: usize = 256;
+
 /// A loaded model: its files agree with each other, its graphs are open, and its memory is planned. State is
 /// allocated by the engine that takes it.
-#[derive(Debug)]
 pub struct Model {
     pub(crate) folder: PathBuf,
     pub(crate) config: GenaiConfig,
-    pub(crate) manifest: Manifest,
     pub(crate) decoder: Decoder,
     /// The drafting head, where the model has one that is enabled.
     pub(crate) head: Option<Decoder>,
@@ -64,13 +65,13 @@ impl Model {
         tracing::info!(folder = %source.folder.display(), "memory plan\n{plan}");
         let loaded = runtime(provider, options)?;
         let (decoder, head) = open(loaded, &source, provider, options)?;
-        refuse_rows(&source)?;
+        let device = device(provider, &decoder, loaded)?;
+        refuse_distant(&source, &*device)?;
         let info = ModelInfo::new(&source, provider);
         Ok(Self {
             folder: source.folder,
             config: source.config,
-            manifest: source.manifest,
-            device: device(provider, &decoder, loaded)?,
+            device,
             decoder,
             head,
             limits,
@@ -89,6 +90,16 @@ impl Model {
     #[must_use]
     pub fn memory_plan(&self) -> &MemoryPlan {
         &self.plan
+    }
+}
+
+impl std::fmt::Debug for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Model")
+            .field("folder", &self.folder)
+            .field("info", &self.info)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
     }
 }
 
@@ -215,7 +226,7 @@ impl Opening<'_> {
         let settings =
             session_settings(&path, self.provider, session_options, self.options.threads)?;
         let weights = self.weights.map(|weights| (weights, name));
-        let session = Session::open(self.loaded, &path, &settings, weights)
+        let session = Session::open(self.loaded, &path, settings, weights)
             .map_err(|error| session_error(&path, self.provider, error.message()))?;
         require_declared(&session, contract)?;
         Decoder::new(session, contract.signature.clone(), contract.state.clone()).map_err(|error| {
@@ -241,16 +252,7 @@ pub(super) fn session_settings(
                 .to_owned(),
         });
     }
-    let configured = || {
-        let threads = file
-            .intra_op_num_threads
-            .and_then(|threads| usize::try_from(threads).ok());
-        threads.and_then(NonZeroUsize::new)
-    };
-    let threads = match threads {
-        Some(threads) => Some(threads),
-        None => settings::threads()?.or_else(configured),
-    };
+    let threads = settled_threads(file, threads)?;
     let operators = crate::kernels::domain().map_err(|error| LoadError::Graph {
         path: path.to_path_buf(),
         reason: format!("Pawl's operators cannot be registered: {error}"),
@@ -258,13 +260,42 @@ pub(super) fn session_settings(
     Ok(SessionSettings {
         provider,
         threads,
-        operators: Some(Arc::new(operators)),
+        operators: Some(operators),
         optimize: file
             .graph_optimization_level
             .unwrap_or(GraphOptimizationLevel::All),
         arena: file.enable_cpu_mem_arena.unwrap_or(true),
         entries: file.config_entries.clone().into_iter().collect(),
     })
+}
+
+/// Threads of one operator. A session starts all of them at once and waits for each, so a number that the machine
+/// cannot have would take the threads of everything else on it before it fails.
+fn settled_threads(
+    file: &SessionOptions,
+    option: Option<NonZeroUsize>,
+) -> Result<Option<NonZeroUsize>, LoadError> {
+    let configured = file
+        .intra_op_num_threads
+        .and_then(|threads| usize::try_from(threads).ok());
+    let (name, threads) = match (option, settings::threads()?) {
+        (Some(threads), _) => ("threads", Some(threads)),
+        (None, Some(threads)) => (settings::THREADS.name, Some(threads)),
+        (None, None) => (
+            "session_options.intra_op_num_threads",
+            configured.and_then(NonZeroUsize::new),
+        ),
+    };
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let most = cores.max(MOST_THREADS);
+    match threads {
+        Some(threads) if threads.get() > most => Err(LoadError::Option {
+            name,
+            value: threads.to_string(),
+            expected: format!("at most {most}"),
+        }),
+        threads => Ok(threads),
+    }
 }
 
 /// ONNX Runtime says whether it was the provider that failed only in the text.
@@ -302,14 +333,17 @@ fn require_declared(session: &Session, contract: &GraphContract) -> Result<(), L
     }
 }
 
-/// State that is bound by rows needs gathering and scattering on the device, which this runtime does not do yet.
-fn refuse_rows(source: &Source) -> Result<(), LoadError> {
-    if source.contract.decoder.host {
+/// State is committed by the host, in host memory; on another device that takes a graph of its own.
+fn refuse_distant(source: &Source, device: &dyn Device) -> Result<(), LoadError> {
+    if device.host_visible() {
         return Ok(());
     }
     Err(LoadError::Unsupported {
         path: source.decoder_path(),
-        reason: "models for CUDA can be built and verified, but not run yet".to_owned(),
+        reason: format!(
+            "models for {} can be built and verified, but not run yet",
+            device.name()
+        ),
     })
 }
 

@@ -19,7 +19,7 @@ fn load_changed(from: &str, to: &str) -> LoadError {
     let config = CONFIG.replace(from, to);
     assert_ne!(config, CONFIG);
     fs::write(folder.path().join(CONFIG_FILE), config).unwrap();
-    load_toy(folder.path()).unwrap_err()
+    Model::load(folder.path(), &LoadOptions::new()).unwrap_err()
 }
 
 #[test]
@@ -214,6 +214,23 @@ fn options_that_the_model_cannot_serve_are_refused() {
     )
     .unwrap_err();
     assert_eq!(error.code(), ErrorCode::LibraryNotFound);
+    let many = LoadOptions::new().threads(100_000);
+    let error = Model::load(folder.path(), &many).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::OptionInvalid);
+    assert!(
+        error
+            .to_string()
+            .contains("threads is 100000, expected at most"),
+        "{error}"
+    );
+    let error = load_changed(
+        r#""hidden_size""#,
+        r#""session_options": {"intra_op_num_threads": 100000}, "hidden_size""#,
+    );
+    assert!(
+        error.to_string().contains("intra_op_num_threads is 100000"),
+        "{error}"
+    );
     let error = load_changed(
         r#""hidden_size""#,
         r#""session_options": {"custom_ops_library": "evil.so"}, "hidden_size""#,

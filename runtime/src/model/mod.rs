@@ -19,6 +19,5 @@ pub use contract::{ContractCode, ContractErrors, ContractMismatch};
 pub use info::{ModelInfo, StateGroupInfo};
 pub use load::Model;
 pub use options::{LoadOptions, Provider};
-pub(crate) use plan::Limits;
 pub use plan::{MemoryPlan, PlanEntry};
 pub use verify::{Opened, VerifiedGraph, VerifyOptions, VerifyReport, verify};

@@ -40,7 +40,7 @@ impl fmt::Display for Provider {
 #[non_exhaustive]
 pub struct LoadOptions {
     /// Threads that one operator may use. Default: `PAWL_THREADS`, else the model's
-    /// `session_options.intra_op_num_threads`, else one per core.
+    /// `session_options.intra_op_num_threads`, else one per core. At most 256, or one per core where there are more.
     pub threads: Option<NonZeroUsize>,
     /// Where to run. Default: what the model's `session_options.provider_options` name, else the CPU.
     pub provider: Option<Provider>,

@@ -3,7 +3,7 @@
 use super::contract::{self, Contract, GraphFile, Subject};
 use super::graph_io::GraphIo;
 use crate::error::LoadError;
-use genai_config_schema::{ConfigErrors, GenaiConfig, Manifest, Mtp};
+use genai_config_schema::{ConfigErrors, GenaiConfig, Mtp};
 use std::path::{Path, PathBuf};
 
 /// Name of the configuration in a model folder.
@@ -14,7 +14,6 @@ pub(crate) const CONFIG_FILE: &str = "genai_config.json";
 pub(crate) struct Source {
     pub(crate) folder: PathBuf,
     pub(crate) config: GenaiConfig,
-    pub(crate) manifest: Manifest,
     pub(crate) contract: Contract,
     pub(crate) decoder: GraphFile,
     pub(crate) head: Option<GraphFile>,
@@ -47,7 +46,6 @@ impl Source {
         })?;
         Ok(Self {
             folder: folder.to_path_buf(),
-            manifest,
             contract,
             decoder,
             head,
@@ -86,15 +84,14 @@ fn file_size(path: &Path) -> Result<u64, LoadError> {
 }
 
 fn read_graph(path: &Path, name: &str) -> Result<GraphFile, LoadError> {
-    let io = GraphIo::read(path).map_err(|source| match source.kind() {
-        std::io::ErrorKind::InvalidData => LoadError::Graph {
-            path: path.to_path_buf(),
-            reason: source.to_string(),
-        },
-        _ => LoadError::File {
-            path: path.to_path_buf(),
-            source,
-        },
+    let io = GraphIo::read(path).map_err(|source| {
+        let path = path.to_path_buf();
+        if source.kind() == std::io::ErrorKind::InvalidData {
+            let reason = source.to_string();
+            LoadError::Graph { path, reason }
+        } else {
+            LoadError::File { path, source }
+        }
     })?;
     Ok(GraphFile {
         name: name.to_owned(),

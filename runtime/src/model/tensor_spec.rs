@@ -136,11 +136,6 @@ impl TensorSpec {
     pub(crate) fn fixed(&self, axis: usize) -> Option<u64> {
         self.dims.as_ref()?.get(axis)?.fixed()
     }
-
-    /// The rank, if a shape is declared.
-    pub(crate) fn rank(&self) -> Option<usize> {
-        self.dims.as_ref().map(Vec::len)
-    }
 }
 
 impl fmt::Display for TensorSpec {

@@ -43,9 +43,8 @@ impl Message {
 }
 
 /// An attribute of a node.
-pub(crate) enum Attribute<'a> {
+pub(crate) enum Attribute {
     Int(i64),
-    Ints(&'a [i64]),
 }
 
 /// A graph under construction. Dims are words: a number is fixed, anything else is a symbol.
@@ -92,7 +91,7 @@ impl Onnx {
         op: &str,
         inputs: &str,
         outputs: &str,
-        attributes: &[(&str, Attribute<'_>)],
+        attributes: &[(&str, Attribute)],
     ) -> Self {
         let (domain, kind) = op.split_once(':').unwrap_or(("", op));
         let mut node = Message::default();
@@ -105,13 +104,8 @@ impl Onnx {
         node = node.text(3, &format!("node{}", self.nodes)).text(4, kind);
         for (name, attribute) in attributes {
             let message = Message::default().text(1, name);
-            let message = match attribute {
-                Attribute::Int(value) => message.number(3, *value as u64).number(20, 2),
-                Attribute::Ints(values) => values
-                    .iter()
-                    .fold(message, |message, value| message.number(8, *value as u64))
-                    .number(20, 7),
-            };
+            let Attribute::Int(value) = attribute;
+            let message = message.number(3, value.cast_unsigned()).number(20, 2);
             node = node.message(5, message);
         }
         self.graph = self.graph.message(1, node.text(7, domain));

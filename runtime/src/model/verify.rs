@@ -140,7 +140,7 @@ fn refuse_all(loaded: &Loaded, source: &Source) -> Result<Vec<VerifiedGraph>, Lo
         .map(|(graph, options)| {
             let path = source.folder.join(&graph.name);
             let settings = session_settings(&path, Provider::Cpu, options, NonZeroUsize::new(1))?;
-            let answer = match Session::open(loaded, &path, &settings, None) {
+            let answer = match Session::open(loaded, &path, settings, None) {
                 Ok(_) => return Err(unexpected(&path, "it opens on the CPU")),
                 Err(error) => error.message().trim().to_owned(),
             };
