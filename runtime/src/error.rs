@@ -126,6 +126,9 @@ pub enum LoadError {
         /// What is wrong with it.
         reason: String,
     },
+    /// Drafts were asked for that the model cannot make or undo.
+    #[error(transparent)]
+    Speculation(#[from] crate::speculate::SpeculationError),
     /// The model is valid, but this runtime cannot run it.
     #[error("`{path}`: {reason}")]
     Unsupported {
@@ -148,7 +151,9 @@ impl LoadError {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Library(error) => error.code(),
-            Self::Setting(_) | Self::Option { .. } => ErrorCode::OptionInvalid,
+            Self::Setting(_) | Self::Option { .. } | Self::Speculation(_) => {
+                ErrorCode::OptionInvalid
+            }
             Self::Provider { .. } => ErrorCode::ProviderUnavailable,
             Self::File { .. } | Self::Tokenizer { .. } => ErrorCode::FileUnreadable,
             Self::Config(errors) => match errors.codes().next() {

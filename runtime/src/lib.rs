@@ -14,6 +14,7 @@ mod request;
 mod sample;
 mod schedule;
 mod settings;
+mod speculate;
 mod state;
 mod text;
 mod txn;
@@ -33,6 +34,9 @@ pub use model::{
 pub use request::{Event, FinishReason, Request, RequestError, SubmitError, Usage};
 pub use sample::{SamplingError, SamplingParams};
 pub use settings::{Setting, SettingError, settings};
+pub use speculate::{
+    DraftSource, Drafts, EffectiveSpeculation, Speculation, SpeculationError, SpeculationStats,
+};
 pub use text::{
     ChatTemplate, HfTokenizer, Message, Piece, TemplateError, Tokenizer, TokenizerError,
 };

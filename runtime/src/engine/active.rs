@@ -7,6 +7,7 @@ use crate::ids::RequestId;
 use crate::request::{Advance, Cursor, Event, FinishReason, Prepared, RequestError};
 use crate::sample::Sampler;
 use crate::schedule::RequestView;
+use crate::speculate::{Drafts, EffectiveSpeculation, Speculation, propose_ngram};
 use crate::txn::{Participant, ParticipantError, Permit};
 
 /// Where a request's events go. A caller that is gone has lost interest, which is no error.
@@ -25,6 +26,9 @@ pub(super) struct Active {
     pub(super) sampler: Sampler,
     pub(super) cursor: Cursor,
     pub(super) clock: Clock,
+    /// Guesses of the tokens that follow, for the next step.
+    pub(super) proposal: Vec<u32>,
+    drafts: Option<Drafts>,
     pub(super) waited: usize,
     pub(super) overtaken: usize,
     /// The most tokens it can ever have.
@@ -47,6 +51,7 @@ impl Active {
             prompt,
             sampler,
             cursor,
+            drafts,
         } = prepared;
         let budget = usize::try_from(cursor.remaining()).unwrap_or(usize::MAX);
         let ceiling = prompt
@@ -61,6 +66,8 @@ impl Active {
             sampler,
             cursor,
             clock: Clock::default(),
+            proposal: Vec::new(),
+            drafts,
             waited: 0,
             overtaken: 0,
             ceiling,
@@ -71,16 +78,44 @@ impl Active {
 
     /// What planning needs to know.
     pub(super) fn view(&self) -> RequestView {
+        let pending = self.tokens.len().saturating_sub(self.committed);
         RequestView {
             request: self.id,
             resident: self.resident,
             past: self.committed,
-            pending: self.tokens.len().saturating_sub(self.committed),
+            pending,
             ceiling: self.ceiling,
-            drafts: 0,
+            drafts: if pending == 1 { self.proposal.len() } else { 0 },
             waited: self.waited,
             overtaken: self.overtaken,
         }
+    }
+
+    /// The most tokens it can ever have.
+    pub(super) fn ceiling(&self) -> usize {
+        self.ceiling
+    }
+
+    /// Looks for drafts, unless the step before has left some. Ids outside the vocabulary, and what follows them, are
+    /// dropped: they could not be run.
+    pub(super) fn propose(&mut self, speculation: &EffectiveSpeculation, vocab: usize) {
+        let most = speculation.max_drafts;
+        let decoding = self.tokens.len() == self.committed + 1;
+        match (&self.drafts, speculation.mode) {
+            _ if most == 0 || !decoding => self.proposal.clear(),
+            (Some(Drafts(source)), _) => self.proposal = source.propose(&self.tokens, most),
+            (None, Speculation::Ngram) => self.proposal = propose_ngram(&self.tokens, most),
+            (None, Speculation::Off) => self.proposal.clear(),
+            (None, Speculation::Mtp) => {}
+        }
+        let known = |id: &u32| usize::try_from(*id).is_ok_and(|id| id < vocab);
+        let usable = self
+            .proposal
+            .iter()
+            .take(most)
+            .take_while(|id| known(id))
+            .count();
+        self.proposal.truncate(usable);
     }
 
     /// Whether its last event has been sent.
@@ -138,6 +173,14 @@ impl Active {
     }
 }
 
+/// What the caller of one request is told after the step.
+pub(super) struct Delivered {
+    pub(super) request: RequestId,
+    /// Drafts proposed, evaluated and accepted.
+    pub(super) counts: (usize, usize, usize),
+    pub(super) told: Result<Delivery, RequestError>,
+}
+
 /// What a caller learns from one published row.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Delivery {
@@ -152,6 +195,8 @@ pub(super) struct Change<'a> {
     pub(super) committed: usize,
     /// What the drawn tokens do; `None` for a row that draws none.
     pub(super) advance: Option<Advance>,
+    /// Drafts that a head made for the next step.
+    pub(super) proposal: Vec<u32>,
 }
 
 /// What one step does to requests: tokens, text, residency. Publishing moves planned advances in; nothing is computed.
@@ -189,10 +234,12 @@ impl Participant for Progress<'_> {
             active,
             committed,
             advance,
+            proposal,
         } in &mut self.changes
         {
             active.committed = *committed;
             active.resident = true;
+            active.proposal = std::mem::take(proposal);
             if let Some(advance) = advance.take() {
                 active.tokens.extend_from_slice(&advance.tokens);
                 active.cursor.apply(advance);

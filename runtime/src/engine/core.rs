@@ -2,6 +2,7 @@
 
 use super::active::Active;
 use super::error::EngineError;
+use super::head::HeadRun;
 use super::options::EngineOptions;
 use super::pools::{self, PoolExtent};
 use super::worker::Submission;
@@ -11,6 +12,7 @@ use crate::model::Model;
 use crate::request::{FinishReason, RequestError};
 use crate::sample::Scratch;
 use crate::schedule::Limits;
+use crate::speculate::{EffectiveSpeculation, Offer, Speculation, SpeculationStats};
 use crate::txn::Composite;
 
 /// Deferred requests may be overtaken this often before nothing is admitted before them.
@@ -27,11 +29,19 @@ pub(super) struct Core {
     pub(super) inputs: StepInputs,
     pub(super) outputs: StepOutputs,
     pub(super) scratch: Scratch,
+    /// Inputs and outputs of the head.
+    pub(super) head_run: HeadRun,
+    pub(super) speculation: EffectiveSpeculation,
+    pub(super) totals: SpeculationStats,
 }
 
 impl Core {
     /// Allocates the pools that the model's memory plan counts.
-    pub(super) fn new(model: Model, options: &EngineOptions) -> Result<Self, EngineError> {
+    pub(super) fn new(
+        model: Model,
+        options: &EngineOptions,
+        speculation: EffectiveSpeculation,
+    ) -> Result<Self, EngineError> {
         let planned = &model.limits;
         let extent = PoolExtent {
             slots: planned.slots,
@@ -39,8 +49,9 @@ impl Core {
             blocks: planned.kv_blocks,
         };
         let head = model.head.as_ref().map(|head| head.state());
+        let head = head.filter(|_| speculation.mode == Speculation::Mtp);
         let composite = pools::allocate(model.decoder.state(), head, extent, &*model.device)?;
-        let limits = limits(&model, &composite, options);
+        let limits = limits(&model, &composite, options, speculation.max_drafts);
         Ok(Self {
             model,
             composite,
@@ -49,6 +60,9 @@ impl Core {
             inputs: StepInputs::default(),
             outputs: StepOutputs::default(),
             scratch: Scratch::default(),
+            head_run: HeadRun::default(),
+            speculation,
+            totals: SpeculationStats::default(),
         })
     }
 
@@ -96,7 +110,12 @@ impl Core {
     }
 }
 
-fn limits(model: &Model, composite: &Composite, options: &EngineOptions) -> Limits {
+fn limits(
+    model: &Model,
+    composite: &Composite,
+    options: &EngineOptions,
+    max_drafts: usize,
+) -> Limits {
     let (blocks, block_size) = composite.cache_extent();
     let configured = model.limits.scheduled_tokens;
     Limits {
@@ -105,11 +124,28 @@ fn limits(model: &Model, composite: &Composite, options: &EngineOptions) -> Limi
             .max_scheduled_tokens
             .map_or(configured, |tokens| tokens.get()),
         max_chunk: options.prefill_chunk.get(),
-        max_drafts: 0,
+        max_drafts,
         drafts_beside_prefill: model.decoder.state().captures_in_mixed_steps,
         slots: composite.capacity(),
         blocks,
         block_size,
         max_overtakes: MAX_OVERTAKES,
+    }
+}
+
+/// What the model offers to drafts.
+pub(super) fn offer(model: &Model) -> Offer {
+    let state = model.decoder.state();
+    let counts = state.fixed.iter().map(|fixed| {
+        fixed
+            .checkpoints
+            .as_ref()
+            .map_or(0, |checkpoints| checkpoints.count)
+    });
+    let configured = model.config.speculative.max_draft_tokens;
+    Offer {
+        head: model.head.is_some(),
+        capture_capacity: counts.min().unwrap_or(usize::MAX),
+        configured: configured.and_then(|count| usize::try_from(count).ok()),
     }
 }

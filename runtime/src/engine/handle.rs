@@ -1,6 +1,6 @@
 //! What callers hold: an engine and its requests. Both can be sent to and shared between threads.
 
-use super::core::Core;
+use super::core::{self, Core};
 use super::error::EngineError;
 use super::limits;
 use super::options::EngineOptions;
@@ -12,9 +12,10 @@ use crate::ids::RequestId;
 use crate::model::Model;
 use crate::request::{Event, FinishReason, ModelLimits, Request, RequestError, SubmitError, Usage};
 use crate::sample::SamplingParams;
+use crate::speculate::{EffectiveSpeculation, SpeculationStats};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// A model that answers requests, many per step, on a thread of its own.
@@ -42,6 +43,8 @@ struct Shared {
     limits: ModelLimits,
     gate: Turnstile,
     next: AtomicU64,
+    speculation: EffectiveSpeculation,
+    totals: Arc<Mutex<SpeculationStats>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -52,13 +55,23 @@ impl Engine {
     /// A tokenizer that cannot be used, and lack of memory.
     pub fn new(model: Model, options: &EngineOptions) -> Result<Self, LoadError> {
         let limits = limits::of(&model)?;
-        let core = Core::new(model, options).map_err(|error| LoadError::Memory {
-            reason: error.to_string(),
-        })?;
+        let speculation = EffectiveSpeculation::choose(
+            options.speculation,
+            options.max_drafts,
+            core::offer(&model),
+        )?;
+        let totals = Arc::new(Mutex::new(SpeculationStats::default()));
+        let core =
+            Core::new(model, options, speculation.clone()).map_err(|error| LoadError::Memory {
+                reason: error.to_string(),
+            })?;
         let (commands, receiver) = channel();
         let thread = std::thread::Builder::new()
             .name("pawl-engine".to_owned())
-            .spawn(move || worker::run(core, &receiver))
+            .spawn({
+                let totals = Arc::clone(&totals);
+                move || worker::run(core, &receiver, &totals)
+            })
             .map_err(|error| LoadError::Memory {
                 reason: format!("engine thread: {error}"),
             })?;
@@ -67,6 +80,8 @@ impl Engine {
             limits,
             gate: Turnstile::new(options.max_queued),
             next: AtomicU64::new(1),
+            speculation,
+            totals,
             thread: Mutex::new(Some(thread)),
         };
         Ok(Self {
@@ -139,6 +154,19 @@ impl Engine {
     #[must_use]
     pub fn unfinished(&self) -> usize {
         self.shared.gate.unfinished()
+    }
+
+    /// Which speculation runs, and why it is off where nobody switched it off.
+    #[must_use]
+    pub fn speculation(&self) -> &EffectiveSpeculation {
+        &self.shared.speculation
+    }
+
+    /// How well drafts did, over all requests so far.
+    #[must_use]
+    pub fn speculation_stats(&self) -> SpeculationStats {
+        let totals = self.shared.totals.lock();
+        totals.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How requests are sampled that do not say: the model's own defaults.

@@ -1,9 +1,11 @@
 //! Many requests on one model: an owner thread runs steps, handles submit and listen.
 
+mod accept;
 mod active;
 mod core;
 mod error;
 mod handle;
+mod head;
 mod limits;
 mod options;
 pub(crate) mod pack;

@@ -1,5 +1,6 @@
 //! How an engine schedules.
 
+use crate::speculate::Speculation;
 use std::num::NonZeroUsize;
 
 /// How an engine schedules its steps. Defaults come from the model's `engine.dynamic_batching` section.
@@ -12,6 +13,10 @@ pub struct EngineOptions {
     pub prefill_chunk: NonZeroUsize,
     /// Requests that may wait for admission; more are refused.
     pub max_queued: usize,
+    /// Where drafts come from; `None` takes the model's head where it has one, else n-grams, where drafts can be undone.
+    pub speculation: Option<Speculation>,
+    /// Drafts of one row, at most; `None` takes 3, or what the model allows.
+    pub max_drafts: Option<usize>,
 }
 
 impl Default for EngineOptions {
@@ -20,6 +25,8 @@ impl Default for EngineOptions {
             max_scheduled_tokens: None,
             prefill_chunk: Self::PREFILL_CHUNK,
             max_queued: 1024,
+            speculation: None,
+            max_drafts: None,
         }
     }
 }
@@ -45,6 +52,20 @@ impl EngineOptions {
     #[must_use]
     pub fn max_queued(mut self, requests: usize) -> Self {
         self.max_queued = requests;
+        self
+    }
+
+    /// Chooses where drafts come from. What the model cannot do is an error when the engine starts.
+    #[must_use]
+    pub fn speculation(mut self, mode: Speculation) -> Self {
+        self.speculation = Some(mode);
+        self
+    }
+
+    /// Limits the drafts of one row, from 1 to what the model captures (7 for `update:8`).
+    #[must_use]
+    pub fn max_drafts(mut self, drafts: usize) -> Self {
+        self.max_drafts = Some(drafts);
         self
     }
 }

@@ -1,9 +1,10 @@
 //! Where a request's time went.
 
+use crate::speculate::SpeculationStats;
 use std::time::{Duration, Instant};
 
 /// What running a request took.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RequestStats {
     /// Steps that drew tokens for the request; the one that ends its prompt is the first.
@@ -16,12 +17,15 @@ pub struct RequestStats {
     pub decode_seconds: f64,
     /// Tokens after the first, per second of decoding; 0 when there were none.
     pub decode_tokens_per_second: f64,
+    /// How well drafts did.
+    pub speculation: SpeculationStats,
 }
 
 /// The clock of one request.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Clock {
     steps: u64,
+    speculation: SpeculationStats,
     started: Option<Instant>,
     first_token: Option<Instant>,
     last_token: Option<Instant>,
@@ -33,8 +37,13 @@ impl Clock {
         self.started.get_or_insert(now);
     }
 
-    /// A step that drew tokens was published.
-    pub(super) fn drew(&mut self, now: Instant) {
+    /// A step that drew tokens was published, with so many drafts proposed, evaluated and accepted.
+    pub(super) fn drew(
+        &mut self,
+        now: Instant,
+        (proposed, evaluated, accepted): (usize, usize, usize),
+    ) {
+        self.speculation.count(proposed, evaluated, accepted);
         self.steps += 1;
         self.first_token.get_or_insert(now);
         self.last_token = Some(now);
@@ -54,6 +63,7 @@ impl Clock {
             prefill_seconds: between(self.started, self.first_token),
             decode_seconds,
             decode_tokens_per_second: ratio(generated.saturating_sub(1), decode_seconds),
+            speculation: self.speculation.clone(),
         }
     }
 }
@@ -73,9 +83,9 @@ mod tests {
         let mut clock = Clock::default();
         clock.start(at(0));
         clock.start(at(50));
-        clock.drew(at(100));
-        clock.drew(at(150));
-        clock.drew(at(300));
+        clock.drew(at(100), (0, 0, 0));
+        clock.drew(at(150), (0, 0, 0));
+        clock.drew(at(300), (0, 0, 0));
         let stats = clock.finish(5);
         assert_eq!(
             (stats.steps, stats.prefill_seconds, stats.decode_seconds),

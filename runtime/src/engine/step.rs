@@ -1,14 +1,17 @@
 //! One step, in six phases: plan, reserve, run, accept, commit, deliver.
 
-use super::active::{Active, Change, Delivery, Progress};
+use super::accept;
+use super::active::{Active, Delivered};
 use super::core::Core;
 use super::error::EngineError;
+use super::head::HeadDrafter;
 use super::pack::{self, LogitsOf};
+use crate::exec::Capture;
 use crate::ids::RequestId;
-use crate::request::{Advance, RequestError};
-use crate::sample::Scratch;
-use crate::schedule::{self, RowPlan, StepPlan};
-use crate::txn::StepRow;
+use crate::request::RequestError;
+use crate::schedule::{self, StepPlan};
+use crate::speculate::Speculation;
+use crate::txn::{Keep, StepRow};
 use std::time::Instant;
 
 /// Whether there was anything to do.
@@ -20,22 +23,13 @@ pub(super) enum Outcome {
     Idle,
 }
 
-/// What sampling decided for one row.
-enum Decision {
-    /// The row draws nothing in this step.
-    Nothing,
-    /// What the drawn token does to the request.
-    Advance(Advance),
-    /// The row's request cannot go on; its neighbours can.
-    Failed(RequestError),
-}
-
 impl Core {
     /// Runs one step over all requests that can run.
     ///
     /// # Errors
     /// The step was discarded; every request stands where it stood before.
     pub(super) fn step(&mut self) -> Result<Outcome, EngineError> {
+        self.propose();
         let plan = self.plan();
         if plan.rows.is_empty() {
             return Ok(Outcome::Idle);
@@ -48,6 +42,14 @@ impl Core {
         self.deliver(&plan, delivered);
         self.sweep();
         Ok(Outcome::Ran)
+    }
+
+    /// Asks for drafts of every request that is about to decode. Those of a head were made by the step before.
+    fn propose(&mut self) {
+        let vocab = self.model.decoder.vocab();
+        for active in self.requests.iter_mut().filter(|a| a.resident) {
+            active.propose(&self.speculation, vocab);
+        }
     }
 
     /// Chooses rows, and refuses what can never run.
@@ -78,8 +80,10 @@ impl Core {
         plan
     }
 
-    /// Reserve, run, accept, commit. Returning early drops the step, which discards it.
+    /// Reserve, run, accept, draft, commit. Returning early drops the step, which discards it.
     fn transact(&mut self, plan: &StepPlan) -> Result<Vec<Delivered>, EngineError> {
+        let heading = self.speculation.mode == Speculation::Mtp;
+        let rows = self.pack(plan);
         let Self {
             model,
             composite,
@@ -87,18 +91,13 @@ impl Core {
             inputs,
             outputs,
             scratch,
+            head_run,
             ..
         } = self;
-        pack::clear(inputs);
-        for row in &plan.rows {
-            pack_row(inputs, row, requests);
-        }
-        let rows: Vec<StepRow> = plan.rows.iter().map(|row| row.step_row(0)).collect();
         let mut step = composite
             .reserve(&rows)
             .map_err(|e| EngineError::discarded(&e))?;
         step.fill(inputs);
-
         let (capture, buffers) = (step.capture(), step.buffers());
         model.decoder.run(
             inputs,
@@ -106,60 +105,77 @@ impl Core {
             buffers.fixed,
             capture,
             outputs,
-            false,
+            heading,
         )?;
 
-        let vocab = model.decoder.vocab();
-        let mut logits = outputs.logits.chunks_exact(vocab.max(1));
-        let mut progress = Progress {
-            changes: Vec::with_capacity(plan.rows.len()),
-        };
-        let mut delivered = Vec::with_capacity(plan.rows.len());
-        let mut others: Vec<&mut Active> = requests.iter_mut().collect();
-        for row in &plan.rows {
-            let Some(at) = others.iter().position(|active| active.id == row.request) else {
-                continue;
+        let mut decided = accept::decide(plan, requests, outputs, model.decoder.vocab(), scratch);
+        if let (true, Some(head)) = (heading, &mut model.head) {
+            let hidden = (outputs.hidden.as_slice(), model.decoder.hidden_size());
+            let mut drafter = HeadDrafter {
+                head,
+                run: head_run,
+                scratch,
             };
-            let active = others.swap_remove(at);
-            let logits = if row.wants_logits {
-                logits.next()
-            } else {
-                None
-            };
-            let (advance, entry) = match decide(active, logits, scratch) {
-                Decision::Nothing => (None, None),
-                Decision::Failed(error) => (None, Some(Err(error))),
-                Decision::Advance(advance) => {
-                    let (tokens, text) = (advance.tokens.clone(), advance.text.clone());
-                    (Some(advance), Some(Ok(Delivery { tokens, text })))
-                }
-            };
-            delivered.extend(entry.map(|entry| (row.request, entry)));
-            let committed = row.past() + row.num_tokens();
-            progress.changes.push(Change {
-                active,
-                committed,
-                advance,
-            });
+            drafter.draft(&mut step, &mut decided, &rows, hidden)?;
         }
+        let keeps: Vec<Keep> = decided.iter().map(|row| row.keep(heading)).collect();
+        let (progress, delivered) = accept::progress(decided, requests);
         step.join(Box::new(progress));
 
-        let step = step.accept_all().validate().and_then(|step| step.prepare());
+        let step = step.accept(&keeps).and_then(|step| step.validate());
+        let step = step.and_then(|step| step.prepare());
         step.map_err(|e| EngineError::discarded(&e))?.publish();
+        if capture == Capture::On {
+            self.totals.capturing_steps = self.totals.capturing_steps.saturating_add(1);
+        }
         Ok(delivered)
+    }
+
+    /// Packs the rows of a plan and tells what each of them needs from the pools.
+    fn pack(&mut self, plan: &StepPlan) -> Vec<StepRow> {
+        pack::clear(&mut self.inputs);
+        let mut rows = Vec::with_capacity(plan.rows.len());
+        for row in &plan.rows {
+            let active = self.requests.iter().find(|a| a.id == row.request);
+            let known = active.and_then(|a| a.tokens.get(row.tokens.clone()));
+            let drafts = active.and_then(|a| a.proposal.get(..row.drafts));
+            let tokens = known.into_iter().chain(drafts).flatten().copied();
+            let logits = if row.wants_logits {
+                LogitsOf::Last(row.drafts + 1)
+            } else {
+                LogitsOf::Nothing
+            };
+            pack::push_row(&mut self.inputs, row.past(), tokens, logits);
+            let head_tokens = match (self.speculation.mode, active) {
+                (Speculation::Mtp, Some(active)) => {
+                    let chained = row.num_tokens() + self.speculation.max_drafts;
+                    chained.min(active.ceiling().saturating_sub(row.past()))
+                }
+                _ => 0,
+            };
+            rows.push(row.step_row(head_tokens));
+        }
+        rows
     }
 
     /// Tells callers what was published.
     fn deliver(&mut self, plan: &StepPlan, delivered: Vec<Delivered>) {
         let now = Instant::now();
         debug_assert!(delivered.len() <= plan.rows.len());
-        for (id, entry) in delivered {
-            let Some(active) = self.requests.iter_mut().find(|active| active.id == id) else {
+        for Delivered {
+            request,
+            counts,
+            told,
+        } in delivered
+        {
+            let Some(active) = self.requests.iter_mut().find(|active| active.id == request) else {
                 continue;
             };
-            match entry {
+            match told {
                 Ok(delivery) => {
-                    active.clock.drew(now);
+                    let (proposed, evaluated, accepted) = counts;
+                    self.totals.count(proposed, evaluated, accepted);
+                    active.clock.drew(now, counts);
                     active.deliver(delivery);
                 }
                 Err(error) => active.fail(error),
@@ -168,38 +184,6 @@ impl Core {
     }
 }
 
-/// What the caller of one request is told after the step.
-type Delivered = (RequestId, Result<Delivery, RequestError>);
-
 fn is_planned(plan: &StepPlan, id: RequestId) -> bool {
     plan.rows.iter().any(|row| row.request == id)
-}
-
-fn pack_row(inputs: &mut crate::exec::StepInputs, row: &RowPlan, requests: &[Active]) {
-    let active = requests.iter().find(|active| active.id == row.request);
-    let tokens = active
-        .and_then(|active| active.tokens.get(row.tokens.clone()))
-        .unwrap_or_default();
-    let logits = if row.wants_logits {
-        LogitsOf::Last(1)
-    } else {
-        LogitsOf::Nothing
-    };
-    pack::push_row(inputs, row.past(), tokens.iter().copied(), logits);
-}
-
-/// Draws the row's next token and plans what it does. Changes nothing.
-fn decide(active: &Active, logits: Option<&[f32]>, scratch: &mut Scratch) -> Decision {
-    let Some(logits) = logits else {
-        return Decision::Nothing;
-    };
-    let position = active.tokens.len() as u64;
-    let drawn = match active.sampler.draw(logits, position, scratch) {
-        Ok(drawn) => drawn,
-        Err(error) => return Decision::Failed(RequestError::sampling(&error)),
-    };
-    match active.cursor.plan(&[drawn.token]) {
-        Ok(advance) => Decision::Advance(advance),
-        Err(error) => Decision::Failed(RequestError::text(&error)),
-    }
 }

@@ -7,7 +7,9 @@ use super::step::Outcome;
 use super::ticket::Ticket;
 use crate::ids::RequestId;
 use crate::request::Prepared;
+use crate::speculate::SpeculationStats;
 use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{Mutex, PoisonError};
 
 /// Failed steps in a row after which every request is failed: the state is whole, but nothing moves.
 const MAX_FAILURES: usize = 3;
@@ -34,10 +36,16 @@ pub(super) struct Submission {
 }
 
 /// Runs until a shutdown or until every handle is gone.
-pub(super) fn run(mut core: Core, commands: &Receiver<Command>) {
+/// `totals` shows how well drafts did.
+pub(super) fn run(mut core: Core, commands: &Receiver<Command>, totals: &Mutex<SpeculationStats>) {
     let mut failures = 0;
     while take_commands(&mut core, commands) {
-        match core.step() {
+        let outcome = core.step();
+        totals
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone_from(&core.totals);
+        match outcome {
             Ok(Outcome::Ran | Outcome::Idle) => failures = 0,
             Err(error) => {
                 failures += 1;

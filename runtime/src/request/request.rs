@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::cursor::{Cursor, Rules};
 use crate::error::ErrorCode;
 use crate::sample::{Sampler, SamplingError, SamplingParams};
+use crate::speculate::{DraftSource, Drafts};
 use crate::text::{StopSet, Tokenizer, TokenizerError};
 
 /// Bytes of all stop strings together.
@@ -28,6 +29,7 @@ pub struct Request {
     max_new_tokens: Option<u64>,
     stop: Vec<String>,
     ignore_eos: bool,
+    drafts: Option<Drafts>,
 }
 
 #[derive(Clone, Debug)]
@@ -47,6 +49,7 @@ impl Request {
             max_new_tokens: None,
             stop: Vec::new(),
             ignore_eos: false,
+            drafts: None,
         }
     }
 
@@ -142,6 +145,22 @@ impl Request {
         self
     }
 
+    /// Supplies drafts for a text that is largely known beforehand, such as a file to be edited. They replace those of the
+    /// engine's own source, and are not used where speculation is off.
+    ///
+    /// ```
+    /// let known = vec![5, 6, 7, 8];
+    /// let request = pawl::Request::from_ids([1]).drafts(move |tokens: &[u32], most: usize| {
+    ///     known.iter().skip(tokens.len() - 1).take(most).copied().collect()
+    /// });
+    /// # let _ = request;
+    /// ```
+    #[must_use]
+    pub fn drafts(mut self, source: impl DraftSource + 'static) -> Request {
+        self.drafts = Some(Drafts(Arc::new(source)));
+        self
+    }
+
     /// Checks everything and readies what running the request needs.
     pub(crate) fn prepare(
         &self,
@@ -178,6 +197,7 @@ impl Request {
             prompt,
             sampler,
             cursor,
+            drafts: self.drafts.clone(),
         })
     }
 
@@ -262,6 +282,7 @@ pub(crate) struct Prepared {
     pub(crate) prompt: Vec<u32>,
     pub(crate) sampler: Sampler,
     pub(crate) cursor: Cursor,
+    pub(crate) drafts: Option<Drafts>,
 }
 
 /// A request that cannot run.

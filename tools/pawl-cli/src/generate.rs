@@ -3,7 +3,10 @@
 use crate::error::CliError;
 use crate::load::LoadArgs;
 use crate::prompts::PromptArgs;
-use pawl::{Completion, Engine, EngineOptions, Request, RequestHandle, SamplingParams};
+use pawl::{
+    Completion, EffectiveSpeculation, Engine, EngineOptions, Request, RequestHandle,
+    SamplingParams, Speculation, SpeculationStats,
+};
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
@@ -30,6 +33,8 @@ pub(crate) struct Args {
     /// Goes on after end tokens.
     #[arg(long)]
     ignore_eos: bool,
+    #[command(flatten)]
+    speculation: SpeculationArgs,
     #[command(flatten)]
     load: LoadArgs,
     /// Prints one JSON object per prompt.
@@ -86,11 +91,47 @@ impl SamplingArgs {
     }
 }
 
+/// How drafts are made. They change the speed, never the text.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Speculation")]
+struct SpeculationArgs {
+    /// Where drafts come from: off, ngram or mtp. By default the model's head where it has one, else ngram.
+    #[arg(long, value_name = "MODE")]
+    speculation: Option<Speculation>,
+    /// Drafts per step and prompt, from 1 to what the model captures; 3 by default.
+    #[arg(long, value_name = "K")]
+    max_drafts: Option<usize>,
+    /// How many drafts a step carries: always as many as there are.
+    #[arg(long, value_enum, default_value_t = DraftPolicy::Fixed)]
+    draft_policy: DraftPolicy,
+}
+
+/// How many drafts a step carries.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum DraftPolicy {
+    /// As many as there are, up to the limit.
+    Fixed,
+}
+
+impl SpeculationArgs {
+    fn options(&self) -> EngineOptions {
+        let DraftPolicy::Fixed = self.draft_policy;
+        let mut options = EngineOptions::default();
+        if let Some(mode) = self.speculation {
+            options = options.speculation(mode);
+        }
+        if let Some(drafts) = self.max_drafts {
+            options = options.max_drafts(drafts);
+        }
+        options
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let requests = args.prompts.requests(&args.model, args.chat)?;
     let model = args.load.load(&args.model)?;
-    let engine = Engine::new(model, &EngineOptions::default())?;
+    let engine = Engine::new(model, &args.speculation.options())?;
     let params = args.sampling.params(engine.default_sampling());
     let mut handles = Vec::with_capacity(requests.len());
     for (index, request) in requests.into_iter().enumerate() {
@@ -101,13 +142,16 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     for (index, handle) in handles.into_iter().enumerate() {
         let failed = |source| CliError::Generate { index, source };
         if args.json {
-            print_json(&handle.wait().map_err(failed)?)?;
+            print_json(&handle.wait().map_err(failed)?, engine.speculation())?;
             continue;
         }
         if several {
             writeln!(std::io::stdout().lock(), "--- prompt {index}")?;
         }
-        print_summary(&print_stream(handle)?.map_err(failed)?)?;
+        print_summary(
+            &print_stream(handle)?.map_err(failed)?,
+            engine.speculation(),
+        )?;
     }
     Ok(())
 }
@@ -143,7 +187,10 @@ fn print_stream(
 }
 
 /// Ids where there is no text, then the statistics.
-fn print_summary(completion: &Completion) -> Result<(), CliError> {
+fn print_summary(
+    completion: &Completion,
+    speculation: &EffectiveSpeculation,
+) -> Result<(), CliError> {
     let mut output = std::io::stdout().lock();
     if completion.text.is_empty() {
         write!(output, "{:?}", completion.tokens)?;
@@ -152,7 +199,7 @@ fn print_summary(completion: &Completion) -> Result<(), CliError> {
     writeln!(
         output,
         "\n[{} prompt + {} generated tokens, {}; prefill {:.3} s, decode {:.3} s, \
-         {:.1} tokens/s, {:.2} tokens per step]",
+         {:.1} tokens/s, {:.2} tokens per step; speculation {}]",
         completion.usage.prompt_tokens,
         completion.usage.generated_tokens,
         completion.reason,
@@ -160,12 +207,28 @@ fn print_summary(completion: &Completion) -> Result<(), CliError> {
         stats.decode_seconds,
         stats.decode_tokens_per_second,
         stats.tokens_per_step,
+        describe(speculation, &stats.speculation),
     )?;
     Ok(())
 }
 
-fn print_json(completion: &Completion) -> Result<(), CliError> {
+/// The effective mode, and how well its drafts did.
+fn describe(speculation: &EffectiveSpeculation, stats: &SpeculationStats) -> String {
+    if stats.rounds == 0 {
+        return speculation.to_string();
+    }
+    let (accepted, evaluated) = (stats.accepted, stats.evaluated);
+    format!("{speculation}: {accepted} of {evaluated} compared drafts accepted")
+}
+
+fn print_json(completion: &Completion, speculation: &EffectiveSpeculation) -> Result<(), CliError> {
     let stats = &completion.stats;
+    let drafts = &stats.speculation;
+    let by_position: Vec<_> = drafts
+        .by_position
+        .iter()
+        .map(|(evaluated, accepted)| json!({"evaluated": evaluated, "accepted": accepted}))
+        .collect();
     let object = json!({
         "tokens": completion.tokens,
         "text": completion.text,
@@ -179,6 +242,17 @@ fn print_json(completion: &Completion) -> Result<(), CliError> {
             "prefill_seconds": stats.prefill_seconds,
             "decode_seconds": stats.decode_seconds,
             "decode_tokens_per_second": stats.decode_tokens_per_second,
+            "speculation": {
+                "mode": speculation.mode.to_string(),
+                "max_drafts": speculation.max_drafts,
+                "reason": speculation.reason,
+                "rounds": drafts.rounds,
+                "plain_steps": drafts.plain_steps,
+                "proposed": drafts.proposed,
+                "evaluated": drafts.evaluated,
+                "accepted": drafts.accepted,
+                "by_position": by_position,
+            },
         },
     });
     writeln!(std::io::stdout().lock(), "{object}")?;

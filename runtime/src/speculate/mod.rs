@@ -1,0 +1,17 @@
+//! Drafts: where they come from, how many, and which of them are kept.
+//!
+//! A draft is a guess at the tokens that follow. The decoder runs known tokens and drafts in one row; at every position
+//! the request's own sampler then draws the token it would have drawn anyway, and drafts are kept as far as they equal
+//! it (*sample-and-match*). Draws are a pure function of logits, seed and position, so the text is the same with drafts
+//! and without: drafts decide only how many positions one step computes.
+
+mod mode;
+mod ngram;
+mod stats;
+mod verify;
+
+pub(crate) use mode::Offer;
+pub use mode::{DraftSource, Drafts, EffectiveSpeculation, Speculation, SpeculationError};
+pub(crate) use ngram::propose as propose_ngram;
+pub use stats::SpeculationStats;
+pub(crate) use verify::verify;

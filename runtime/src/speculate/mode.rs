@@ -1,0 +1,261 @@
+//! Which source drafts, and what a model allows.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// Drafts of one row, whatever the model captures: the most that `checkpoint_count` 8 allows.
+const MOST_DRAFTS: usize = 7;
+
+/// Drafts of one row where neither caller nor model say.
+const DEFAULT_DRAFTS: usize = 3;
+
+/// Where drafts come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Speculation {
+    /// Nowhere: every step generates one token per request.
+    Off,
+    /// The request's own prompt and output: what followed the last time the same tokens stood there.
+    Ngram,
+    /// The model's multi-token-prediction head.
+    Mtp,
+}
+
+impl fmt::Display for Speculation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "off",
+            Self::Ngram => "ngram",
+            Self::Mtp => "mtp",
+        })
+    }
+}
+
+impl FromStr for Speculation {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self::Off),
+            "ngram" => Ok(Self::Ngram),
+            "mtp" => Ok(Self::Mtp),
+            other => Err(format!("`{other}` is not one of off, ngram, mtp")),
+        }
+    }
+}
+
+/// What speculation an engine runs, and why it is not what was asked for, where it is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EffectiveSpeculation {
+    /// The source.
+    pub mode: Speculation,
+    /// Drafts of one row, at most; 0 when off.
+    pub max_drafts: usize,
+    /// Why nothing is drafted although nobody switched it off.
+    pub reason: Option<String>,
+}
+
+impl fmt::Display for EffectiveSpeculation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.reason, self.mode) {
+            (Some(reason), _) => write!(f, "{}: {reason}", self.mode),
+            (None, Speculation::Off) => f.write_str("off"),
+            (None, mode) => write!(f, "{mode}, up to {} drafts", self.max_drafts),
+        }
+    }
+}
+
+/// What was asked for and cannot be had. Nothing falls back silently.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpeculationError {
+    /// `mtp` for a model without a head.
+    #[error("speculation mtp: the model has no drafting head; use ngram or off")]
+    NoHead,
+    /// Drafts for a model whose fixed state cannot be rolled back.
+    #[error(
+        "speculation {mode}: the model was exported without checkpoints, so drafts cannot be undone; \
+         export it with --checkpoints update:8, or use off"
+    )]
+    NoCheckpoints {
+        /// What was asked for.
+        mode: Speculation,
+    },
+    /// More drafts than can be captured, or none at all.
+    #[error("max_drafts is {wanted}, this model takes 1 to {most}")]
+    MaxDrafts {
+        /// What was asked for.
+        wanted: usize,
+        /// What the model captures.
+        most: usize,
+    },
+}
+
+/// What a loaded model offers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer {
+    /// Whether it has a head.
+    pub(crate) head: bool,
+    /// Tokens a row may run when it drafts; `usize::MAX` for a model without fixed state.
+    pub(crate) capture_capacity: usize,
+    /// `speculative.max_draft_tokens` of its file.
+    pub(crate) configured: Option<usize>,
+}
+
+impl EffectiveSpeculation {
+    /// Chooses the mode: what was asked for, else the head where there is one, else n-grams.
+    pub(crate) fn choose(
+        wanted: Option<Speculation>,
+        max_drafts: Option<usize>,
+        offer: Offer,
+    ) -> Result<Self, SpeculationError> {
+        let most = offer.capture_capacity.saturating_sub(1).min(MOST_DRAFTS);
+        let off = |reason| {
+            Ok(Self {
+                mode: Speculation::Off,
+                max_drafts: 0,
+                reason,
+            })
+        };
+        let mode = match wanted {
+            Some(Speculation::Off) => return off(None),
+            Some(Speculation::Mtp) if !offer.head => return Err(SpeculationError::NoHead),
+            Some(mode) => mode,
+            None if most == 0 => {
+                return off(Some(
+                    "the model was exported without checkpoints".to_owned(),
+                ));
+            }
+            None if offer.head => Speculation::Mtp,
+            None => Speculation::Ngram,
+        };
+        if most == 0 {
+            return Err(SpeculationError::NoCheckpoints { mode });
+        }
+        let default = offer
+            .configured
+            .unwrap_or(DEFAULT_DRAFTS)
+            .min(DEFAULT_DRAFTS)
+            .min(most);
+        let max_drafts = max_drafts.unwrap_or(default);
+        if max_drafts == 0 || max_drafts > most {
+            return Err(SpeculationError::MaxDrafts {
+                wanted: max_drafts,
+                most,
+            });
+        }
+        Ok(Self {
+            mode,
+            max_drafts,
+            reason: None,
+        })
+    }
+}
+
+/// Drafts supplied by the caller of one request, for texts that are largely known beforehand.
+///
+/// Called before each step with all tokens of the request so far (prompt and generated) and the most drafts that can be
+/// used; returns guesses of the tokens that follow. Wrong guesses cost time, never text.
+pub trait DraftSource: Send + Sync {
+    /// The drafts; fewer than `most` or none is fine, more are cut.
+    fn propose(&self, tokens: &[u32], most: usize) -> Vec<u32>;
+}
+
+impl<F: Fn(&[u32], usize) -> Vec<u32> + Send + Sync> DraftSource for F {
+    fn propose(&self, tokens: &[u32], most: usize) -> Vec<u32> {
+        self(tokens, most)
+    }
+}
+
+/// A shared [`DraftSource`].
+#[derive(Clone)]
+pub struct Drafts(pub(crate) Arc<dyn DraftSource>);
+
+impl fmt::Debug for Drafts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Drafts")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OFFER: Offer = Offer {
+        head: true,
+        capture_capacity: 8,
+        configured: Some(7),
+    };
+
+    fn mode(wanted: Option<Speculation>, drafts: Option<usize>, offer: Offer) -> String {
+        match EffectiveSpeculation::choose(wanted, drafts, offer) {
+            Ok(effective) => effective.to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn the_head_is_the_default_where_there_is_one() {
+        assert_eq!(mode(None, None, OFFER), "mtp, up to 3 drafts");
+        assert_eq!(
+            mode(
+                None,
+                None,
+                Offer {
+                    head: false,
+                    ..OFFER
+                }
+            ),
+            "ngram, up to 3 drafts"
+        );
+        assert_eq!(mode(Some(Speculation::Off), Some(9), OFFER), "off");
+        assert_eq!(
+            mode(Some(Speculation::Ngram), Some(7), OFFER),
+            "ngram, up to 7 drafts"
+        );
+        let attention = Offer {
+            capture_capacity: usize::MAX,
+            ..OFFER
+        };
+        assert_eq!(mode(None, Some(7), attention), "mtp, up to 7 drafts");
+        assert_eq!(
+            mode(
+                None,
+                None,
+                Offer {
+                    capture_capacity: 3,
+                    ..OFFER
+                }
+            ),
+            "mtp, up to 2 drafts"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_said() {
+        assert!(
+            mode(
+                Some(Speculation::Mtp),
+                None,
+                Offer {
+                    head: false,
+                    ..OFFER
+                }
+            )
+            .contains("no drafting head")
+        );
+        let bare = Offer {
+            capture_capacity: 0,
+            ..OFFER
+        };
+        assert!(mode(Some(Speculation::Ngram), None, bare).contains("without checkpoints"));
+        assert_eq!(
+            mode(None, None, bare),
+            "off: the model was exported without checkpoints"
+        );
+        assert!(mode(None, Some(8), OFFER).contains("1 to 7"));
+        assert!(mode(None, Some(0), OFFER).contains("1 to 7"));
+    }
+}
