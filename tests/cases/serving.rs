@@ -46,7 +46,8 @@ fn pieces_of_text_add_up_to_the_whole() {
             } => {
                 finished += 1;
                 assert_eq!((reason, error), (FinishReason::MaxNewTokens, None));
-                assert_eq!((usage.generated_tokens, stats.steps), (48, 48));
+                assert_eq!(usage.generated_tokens, 48);
+                assert!(stats.steps > 0 && stats.steps <= 48);
             }
             other => panic!("unexpected {other:?}"),
         }
@@ -112,18 +113,17 @@ fn cancelling_ends_one_request_and_spares_the_others() {
 
 #[test]
 fn the_queue_is_bounded_and_drains() {
-    let engine = engine(&EngineOptions::default().max_queued(20));
-    let submit = || engine.submit(request("import").max_new_tokens(24).ignore_eos(true));
-    let handles: Vec<_> = (0..20).map(|_| submit().unwrap()).collect();
-    let refused = submit().unwrap_err();
+    let engine = engine(&EngineOptions::default().max_unfinished(20));
+    let submit = |tokens| engine.submit(request("import").max_new_tokens(tokens).ignore_eos(true));
+    let handles: Vec<_> = (0..20).map(|_| submit(4000).unwrap()).collect();
+    let refused = submit(1).unwrap_err();
     assert!(matches!(refused, SubmitError::QueueFull));
     assert_eq!(refused.code(), ErrorCode::QueueFull);
-    let tokens: Vec<_> = handles
-        .into_iter()
-        .map(|handle| handle.wait().unwrap().tokens)
-        .collect();
-    assert!(tokens.iter().all(|t| *t == tokens[0] && t.len() == 24));
-    assert_eq!(submit().unwrap().wait().unwrap().tokens, tokens[0]);
+    for handle in handles {
+        handle.cancel();
+        assert_eq!(handle.wait().unwrap().reason, FinishReason::Cancelled);
+    }
+    assert_eq!(submit(5).unwrap().wait().unwrap().tokens.len(), 5);
 }
 
 #[test]

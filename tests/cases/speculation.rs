@@ -36,7 +36,7 @@ fn scripted(text: Vec<u32>, prompt: usize) -> impl Fn(&[u32], usize) -> Vec<u32>
     move |tokens, most| {
         let done = tokens.len() - prompt;
         let known = text.get(done..).unwrap_or_default();
-        let wrong = (done * 7 + 3) % (most + 1);
+        let wrong = (done.wrapping_mul(2_654_435_761) >> 7) % (most + 1);
         let err = |(index, token): (usize, &u32)| if index == wrong { token ^ 1 } else { *token };
         known.iter().take(most).enumerate().map(err).collect()
     }
@@ -47,14 +47,27 @@ fn check(name: &str, forms: &[CheckpointOption]) {
     let goldens = golden::load(name);
     for form in forms {
         let export = Export::of(name, *form);
-        let off = engine(&export, &EngineOptions::default().speculation(Speculation::Off));
+        let off = engine(
+            &export,
+            &EngineOptions::default().speculation(Speculation::Off),
+        );
         for params in samplers() {
             let expected: Vec<Completion> = goldens
                 .iter()
                 .map(|g| off.generate(request(g, &params)).unwrap())
                 .collect();
-            for (drafts, chunk) in [(1, 4096), (2, 5), (3, 16), (4, 1), (5, 64), (6, 33), (7, 4096)] {
-                let options = EngineOptions::default().max_drafts(drafts).prefill_chunk(chunk);
+            for (drafts, chunk) in [
+                (1, 4096),
+                (2, 5),
+                (3, 16),
+                (4, 1),
+                (5, 64),
+                (6, 33),
+                (7, 4096),
+            ] {
+                let options = EngineOptions::default()
+                    .max_drafts(drafts)
+                    .prefill_chunk(chunk);
                 let what = format!("{name}, {form:?}, {params:?}, {drafts} drafts, chunk {chunk}");
                 check_sources(&what, &export, &goldens, &params, (&options, &expected));
             }
@@ -80,7 +93,10 @@ fn check_sources(
         assert_eq!(found.tokens, expected.tokens, "{what}, prompt {p}");
     }
     let stats = on.speculation_stats();
-    assert!(stats.accepted > 0 && stats.accepted < stats.evaluated, "{what}: {stats:?}");
+    assert!(
+        stats.accepted > 0 && stats.accepted < stats.evaluated,
+        "{what}: {stats:?}"
+    );
 }
 
 const BOTH: [CheckpointOption; 2] = [CheckpointOption::Update(8), CheckpointOption::State(8)];
@@ -107,21 +123,29 @@ fn every_kept_count_occurs() {
         let export = Export::of("qwen3_5-odd", form);
         let golden = &golden::load("qwen3_5-odd")[1];
         let params = SamplingParams::greedy();
-        let off = engine(&export, &EngineOptions::default().speculation(Speculation::Off));
+        let off = engine(
+            &export,
+            &EngineOptions::default().speculation(Speculation::Off),
+        );
         let long = || request(golden, &params).max_new_tokens(120);
         let expected = off.generate(long()).unwrap().tokens;
         let on = engine(&export, &EngineOptions::default().max_drafts(7));
         let script = scripted(expected.clone(), golden.ids.len());
         let first = on.submit(long().drafts(script)).unwrap();
         let joining: Vec<u32> = (3..90).collect();
-        let second = on.submit(Request::from_ids(joining).max_new_tokens(9)).unwrap();
+        let second = on
+            .submit(Request::from_ids(joining).max_new_tokens(9))
+            .unwrap();
         let found = first.wait().unwrap();
         assert_eq!(second.wait().unwrap().tokens.len(), 9);
         assert_eq!(found.tokens, expected);
         let stats = &found.stats.speculation;
         assert_eq!(stats.by_position.len(), 7, "{stats:?}");
         for (position, (evaluated, accepted)) in stats.by_position.iter().enumerate() {
-            assert!(*accepted > 0 && accepted < evaluated, "position {position}: {stats:?}");
+            assert!(
+                *accepted > 0 && accepted < evaluated,
+                "position {position}: {stats:?}"
+            );
         }
     }
 }
@@ -130,31 +154,56 @@ fn every_kept_count_occurs() {
 #[test]
 fn ends_inside_accepted_drafts() {
     let export = Export::of("tiny-python", CheckpointOption::Update(8));
-    let off = engine(&export, &EngineOptions::default().speculation(Speculation::Off));
+    let off = engine(
+        &export,
+        &EngineOptions::default().speculation(Speculation::Off),
+    );
     let on = engine(&export, &EngineOptions::default().max_drafts(7));
     let prompt = "def main():\n";
-    let ask = || Request::from_text(prompt).sampling(SamplingParams::greedy()).max_new_tokens(60);
+    let ask = || {
+        Request::from_text(prompt)
+            .sampling(SamplingParams::greedy())
+            .max_new_tokens(60)
+    };
     let whole = off.generate(ask().ignore_eos(true)).unwrap();
     for start in (4..40).step_by(5) {
-        let Some((at, _)) = whole.text.char_indices().nth(start) else { continue };
+        let Some((at, _)) = whole.text.char_indices().nth(start) else {
+            continue;
+        };
         let stop: String = whole.text[at..].chars().take(4).collect();
         let expected = off.generate(ask().stop(&stop)).unwrap();
         let known = whole.tokens.clone();
         let prompt_tokens = usize::try_from(whole.usage.prompt_tokens).unwrap();
-        let told = ask().stop(&stop).drafts(move |tokens: &[u32], most: usize| {
-            let done = tokens.len() - prompt_tokens;
-            known.iter().skip(done).take(most).copied().collect()
-        });
+        let told = ask()
+            .stop(&stop)
+            .drafts(move |tokens: &[u32], most: usize| {
+                let done = tokens.len() - prompt_tokens;
+                known.iter().skip(done).take(most).copied().collect()
+            });
         let found = on.generate(told).unwrap();
-        assert_eq!((&found.tokens, &found.text), (&expected.tokens, &expected.text), "{stop:?}");
-        assert_eq!((found.reason, &found.stop), (expected.reason, &expected.stop));
+        assert_eq!(
+            (&found.tokens, &found.text),
+            (&expected.tokens, &expected.text),
+            "{stop:?}"
+        );
+        assert_eq!(
+            (found.reason, &found.stop),
+            (expected.reason, &expected.stop)
+        );
         assert_eq!(found.reason, FinishReason::StopString);
         assert!(found.stats.steps < expected.stats.steps || expected.stats.steps < 3);
     }
     let chat = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n";
-    let ask = || Request::from_rendered(chat).sampling(SamplingParams::greedy()).max_new_tokens(300);
+    let ask = || {
+        Request::from_rendered(chat)
+            .sampling(SamplingParams::greedy())
+            .max_new_tokens(300)
+    };
     let (expected, found) = (off.generate(ask()).unwrap(), on.generate(ask()).unwrap());
-    assert_eq!((&found.tokens, found.reason), (&expected.tokens, expected.reason));
+    assert_eq!(
+        (&found.tokens, found.reason),
+        (&expected.tokens, expected.reason)
+    );
 }
 
 /// Nothing is bound for checkpoints unless a row drafts.
@@ -165,21 +214,37 @@ fn plain_steps_capture_nothing() {
     let capturing = |options: EngineOptions, silent: bool| -> SpeculationStats {
         let engine = engine(&export, &options);
         let request = request(golden, &SamplingParams::greedy());
-        let request = if silent { request.drafts(|_: &[u32], _: usize| Vec::new()) } else { request };
+        let request = if silent {
+            request.drafts(|_: &[u32], _: usize| Vec::new())
+        } else {
+            request
+        };
         engine.generate(request).unwrap();
         engine.speculation_stats()
     };
-    assert_eq!(capturing(EngineOptions::default().speculation(Speculation::Off), false).capturing_steps, 0);
+    assert_eq!(
+        capturing(
+            EngineOptions::default().speculation(Speculation::Off),
+            false
+        )
+        .capturing_steps,
+        0
+    );
     assert_eq!(capturing(EngineOptions::default(), true).capturing_steps, 0);
     let stats = capturing(EngineOptions::default(), false);
-    assert!(stats.capturing_steps > 0 && stats.capturing_steps == stats.rounds, "{stats:?}");
+    assert!(
+        stats.capturing_steps > 0 && stats.capturing_steps == stats.rounds,
+        "{stats:?}"
+    );
 }
 
 /// What a model cannot do is an error when the engine starts.
 #[test]
 fn impossible_speculation_is_refused() {
     let refuse = |export: &Export, options: EngineOptions| {
-        Engine::new(export.load(&LoadOptions::default()), &options).unwrap_err().to_string()
+        Engine::new(export.load(&LoadOptions::default()), &options)
+            .unwrap_err()
+            .to_string()
     };
     let bare = Export::of("qwen3_5-odd", CheckpointOption::None);
     let mtp = || EngineOptions::default().speculation(Speculation::Mtp);
@@ -189,5 +254,9 @@ fn impossible_speculation_is_refused() {
     let headless = Export::of("lfm2-odd", CheckpointOption::Update(8));
     assert!(refuse(&headless, mtp()).contains("no drafting head"));
     let off = engine(&bare, &EngineOptions::default());
-    assert!(off.speculation().to_string().contains("without checkpoints"));
+    assert!(
+        off.speculation()
+            .to_string()
+            .contains("without checkpoints")
+    );
 }

@@ -210,11 +210,24 @@ impl Participant for Progress<'_> {
     }
 
     fn validate(&self) -> Result<(), ParticipantError> {
-        let behind = |change: &&Change<'_>| change.committed <= change.active.committed;
-        match self.changes.iter().find(behind) {
-            Some(change) => Err(format!("{} would not move forward", change.active.id).into()),
-            None => Ok(()),
+        for Change {
+            active,
+            committed,
+            advance,
+            ..
+        } in &self.changes
+        {
+            if *committed <= active.committed {
+                return Err(format!("{} would not move forward", active.id).into());
+            }
+            if advance
+                .as_ref()
+                .is_some_and(|advance| !active.cursor.is_current(advance))
+            {
+                return Err(format!("{} was planned for another state", active.id).into());
+            }
         }
+        Ok(())
     }
 
     fn prepare(&mut self) -> Result<(), ParticipantError> {

@@ -78,7 +78,7 @@ impl Engine {
         let shared = Shared {
             commands,
             limits,
-            gate: Turnstile::new(options.max_queued),
+            gate: Turnstile::new(options.max_unfinished),
             next: AtomicU64::new(1),
             speculation,
             totals,

@@ -11,8 +11,8 @@ pub struct EngineOptions {
     pub max_scheduled_tokens: Option<NonZeroUsize>,
     /// Tokens of one request's prompt per step. Smaller chunks let running requests answer more evenly.
     pub prefill_chunk: NonZeroUsize,
-    /// Requests that may wait for admission; more are refused.
-    pub max_queued: usize,
+    /// Requests that may be unfinished at once, running and waiting ones; more are refused.
+    pub max_unfinished: usize,
     /// Where drafts come from; `None` takes the model's head where it has one, else n-grams, where drafts can be undone.
     pub speculation: Option<Speculation>,
     /// Drafts of one row, at most; `None` takes 3, or what the model allows.
@@ -24,7 +24,7 @@ impl Default for EngineOptions {
         Self {
             max_scheduled_tokens: None,
             prefill_chunk: Self::PREFILL_CHUNK,
-            max_queued: 1024,
+            max_unfinished: 1024,
             speculation: None,
             max_drafts: None,
         }
@@ -48,10 +48,10 @@ impl EngineOptions {
         self
     }
 
-    /// Limits the requests that may wait for admission.
+    /// Limits the requests that may be unfinished at once, running and waiting ones.
     #[must_use]
-    pub fn max_queued(mut self, requests: usize) -> Self {
-        self.max_queued = requests;
+    pub fn max_unfinished(mut self, requests: usize) -> Self {
+        self.max_unfinished = requests;
         self
     }
 

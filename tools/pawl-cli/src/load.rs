@@ -17,7 +17,7 @@ pub(crate) struct LoadArgs {
 }
 
 impl LoadArgs {
-    /// The options, for `requests` requests side by side where that is known.
+    /// The options.
     pub(crate) fn options(&self) -> LoadOptions {
         let mut options = LoadOptions::default();
         if let Some(threads) = self.threads {

@@ -1,5 +1,4 @@
 //! The `pawl` command line.
-#![allow(clippy::print_stdout, reason = "a command line tool prints")]
 
 mod error;
 mod generate;

@@ -1,55 +1,89 @@
 //! Chores that are lists of commands.
 
 use crate::{ChoreError, deps, setup, size};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
 /// Text that the shipped checkpoint continues in the demonstration.
 const DEMO_PROMPT: &str = "def read_lines(path):\n    \"\"\"Return the lines of a file.\"\"\"\n";
 
-/// Exports the shipped checkpoint and generates from it.
+/// Exports the shipped checkpoint and generates from it, without drafts and with them.
 pub(crate) fn demo(root: &Path) -> Result<(), ChoreError> {
-    setup::ensure(root)?;
-    cargo(
-        root,
-        &[
-            "build",
-            "--release",
-            "--package",
-            "build-model",
-            "--package",
-            "pawl-cli",
-        ],
-    )?;
-    let binaries = root.join("target").join("release");
+    demo_with(root, "release")
+}
+
+fn demo_with(root: &Path, profile: &str) -> Result<(), ChoreError> {
+    let library = setup::ensure(root)?;
+    let build = [
+        "build",
+        "--profile",
+        profile,
+        "--package",
+        "build-model",
+        "--package",
+        "pawl-cli",
+    ];
+    cargo(root, &build)?;
+    let folder = if profile == "dev" { "debug" } else { profile };
+    let binaries = target_folder(root)?.join(folder);
+    let tool = |name: &str| {
+        let mut command = Command::new(binaries.join(name));
+        command.current_dir(root).env("ORT_DYLIB_PATH", &library);
+        command
+    };
     let output = root.join("demo").join("tiny-python");
     let parent = root.join("demo");
     std::fs::create_dir_all(&parent).map_err(ChoreError::io(&parent))?;
-    let mut build = Command::new(binaries.join("build-model"));
-    build
-        .arg("--input")
-        .arg(root.join("models/checkpoints/tiny-python"));
-    build.arg("--output").arg(&output).arg("--force");
-    run(&mut build)?;
-    let mut generate = Command::new(binaries.join("pawl"));
-    generate.arg("generate").arg("--model").arg(&output);
-    generate.args(["--prompt", DEMO_PROMPT, "--max-new-tokens", "96"]);
-    run(&mut generate)
+    let input = [
+        "--input",
+        "models/checkpoints/tiny-python",
+        "--force",
+        "--output",
+    ];
+    run(tool("build-model").args(input).arg(&output))?;
+    let prompt = ["--prompt", DEMO_PROMPT, "--max-new-tokens", "96"];
+    for speculation in ["off", "mtp"] {
+        let mut generate = tool("pawl");
+        generate
+            .args(["generate", "--speculation", speculation, "--model"])
+            .arg(&output);
+        run(generate.args(prompt))?;
+    }
+    Ok(())
 }
 
 /// Runs every test: the workspace's with nextest where it is installed, then the documentation's.
 pub(crate) fn test(root: &Path) -> Result<(), ChoreError> {
-    setup::ensure(root)?;
+    let library = setup::ensure(root)?;
+    let with_library = |args: &[&str]| {
+        let mut command = cargo_command(root, args);
+        command.env("ORT_DYLIB_PATH", &library);
+        command
+    };
     if has_nextest(root) {
-        cargo(root, &["nextest", "run", "--workspace", "--no-fail-fast"])?;
+        run(&mut with_library(&[
+            "nextest",
+            "run",
+            "--workspace",
+            "--no-fail-fast",
+        ]))?;
     } else {
-        cargo(
-            root,
-            &["test", "--workspace", "--all-targets", "--no-fail-fast"],
-        )?;
+        let all = ["test", "--workspace", "--all-targets", "--no-fail-fast"];
+        run(&mut with_library(&all))?;
     }
-    cargo(root, &["test", "--workspace", "--doc"])
+    run(&mut with_library(&["test", "--workspace", "--doc"]))
+}
+
+/// Where cargo puts what it builds: `CARGO_TARGET_DIR` and configuration files move it.
+fn target_folder(root: &Path) -> Result<PathBuf, ChoreError> {
+    let metadata = deps::metadata(root)?;
+    let folder = metadata
+        .get("target_directory")
+        .and_then(serde_json::Value::as_str);
+    folder
+        .map(PathBuf::from)
+        .ok_or_else(|| ChoreError::Command("cargo metadata names no target folder".to_owned()))
 }
 
 /// Runs everything that a change must pass.
@@ -73,6 +107,7 @@ pub(crate) fn ci(root: &Path) -> Result<(), ChoreError> {
     let mut docs = cargo_command(root, &["doc", "--workspace", "--no-deps"]);
     docs.env("RUSTDOCFLAGS", "--deny warnings");
     run(&mut docs)?;
+    demo_with(root, "dev")?;
     test(root)?;
     println!("ci: ok in {} s", start.elapsed().as_secs());
     Ok(())

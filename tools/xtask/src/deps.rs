@@ -14,14 +14,11 @@ const DIRECTION: &[(&str, &[&str])] = &[
     ("build-model", &["pawl", "pawl-builder"]),
     ("pawl-cli", &["pawl"]),
     ("xtask", &[]),
-    (
-        "pawl-tests",
-        &["genai_config_schema", "pawl", "pawl-builder", "pawl-models"],
-    ),
+    ("pawl-tests", &["pawl", "pawl-builder"]),
 ];
 
 /// Packages that may depend on the `ort` crate.
-const ORT_PACKAGES: &[&str] = &["pawl", "pawl-tests"];
+const ORT_PACKAGES: &[&str] = &["pawl"];
 
 /// Folders in which `ort` and `unsafe` may appear.
 const BOUNDARY: &[&str] = &[
@@ -41,12 +38,17 @@ pub(crate) fn check(root: &Path) -> Result<(), ChoreError> {
     ChoreError::unless_empty("deps", &violations)
 }
 
-fn metadata(root: &Path) -> Result<Value, ChoreError> {
+/// What cargo knows of the workspace.
+pub(crate) fn metadata(root: &Path) -> Result<Value, ChoreError> {
     let output = Command::new("cargo")
         .args(["metadata", "--format-version", "1", "--no-deps"])
         .current_dir(root)
         .output()
         .map_err(|e| ChoreError::Command(format!("cargo metadata: {e}")))?;
+    if !output.status.success() {
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(ChoreError::Command(format!("cargo metadata: {message}")));
+    }
     serde_json::from_slice(&output.stdout)
         .map_err(|e| ChoreError::Command(format!("cargo metadata: {e}")))
 }

@@ -65,8 +65,11 @@ const WHEELS: &[Wheel] = &[
     },
 ];
 
-/// Returns the library's path, fetching it first where it is not there yet.
+/// Returns the library's path: the one `ORT_DYLIB_PATH` names, else the pinned one, fetched first where it is not there yet.
 pub(crate) fn ensure(root: &Path) -> Result<PathBuf, ChoreError> {
+    if let Some(library) = given_library() {
+        return Ok(library);
+    }
     let wheel = this_machine()?;
     let folder = root.join(".ort").join(VERSION);
     let library = folder.join(wheel.library);
@@ -81,6 +84,15 @@ pub(crate) fn ensure(root: &Path) -> Result<PathBuf, ChoreError> {
     unpack(wheel, bytes, &unpacked)?;
     std::fs::rename(&unpacked, &library).map_err(ChoreError::io(&library))?;
     Ok(library)
+}
+
+/// A library that the user chose.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the chores are not the runtime, whose settings are read in one place"
+)]
+fn given_library() -> Option<PathBuf> {
+    std::env::var_os("ORT_DYLIB_PATH").map(PathBuf::from)
 }
 
 fn this_machine() -> Result<&'static Wheel, ChoreError> {
