@@ -107,6 +107,11 @@ impl Cursor {
         Ok(advance)
     }
 
+    /// Whether a plan was made for this cursor as it is now.
+    pub(crate) fn is_current(&self, advance: &Advance) -> bool {
+        advance.from == self.generated
+    }
+
     /// Makes a plan come true. It must be the plan of this cursor as it is now.
     pub(crate) fn apply(&mut self, advance: Advance) {
         self.generated += u64::try_from(advance.tokens.len()).unwrap_or(u64::MAX);
