@@ -38,6 +38,7 @@ impl Default for Wanted<'_> {
 static LOADED: OnceLock<Loaded> = OnceLock::new();
 static LOADING: Mutex<()> = Mutex::new(());
 
+#[cfg(test)]
 /// The environment for CPU sessions, from the library that the usual lookup finds.
 #[cfg(test)]
 pub(crate) fn environment() -> Result<&'static Environment, LibraryError> {

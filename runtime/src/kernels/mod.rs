@@ -21,8 +21,7 @@ mod tensor;
 mod testing;
 
 pub(crate) use causal_conv::replay_conv;
-pub(crate) use error::KernelError;
-pub(crate) use gated_delta_net::{Heads, Transition, replay_delta};
+pub(crate) use gated_delta_net::{Heads, replay_delta};
 
 /// The domain `pawl`, version 1, with all its operators.
 ///
