@@ -1,4 +1,32 @@
-//! Pawl runs hybrid language models on ONNX Runtime.
+//! Pawl runs hybrid language models (attention plus fixed-state layers) on ONNX Runtime.
+//!
+//! A [`Model`] is a folder that `build-model` wrote, checked and opened. An [`Engine`] answers [`Request`]s with it, many
+//! per step, on a thread of its own. Every step is one transaction: state, cache, sampler and text move together or not
+//! at all ([`manual::state`]).
+//!
+//! ```no_run
+//! use pawl::{Engine, EngineOptions, Event, LoadOptions, Model, Request};
+//!
+//! let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+//! let engine = Engine::new(model, &EngineOptions::default())?;
+//! let answer = engine.generate(Request::from_text("def main():").max_new_tokens(64))?;
+//! println!("{}", answer.text);
+//! for event in engine.submit(Request::from_text("class Stack:").max_new_tokens(64))? {
+//!     if let Event::Tokens { text, .. } = event {
+//!         print!("{text}");
+//!     }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | to | use |
+//! |---|---|
+//! | generate, stream, cancel | [`Engine`], [`RequestHandle`], [`Completion`] |
+//! | choose tokens | [`SamplingParams`] |
+//! | speculate | [`EngineOptions::speculation`], [`Request::drafts`] |
+//! | talk in turns | [`ChatTemplate`], [`Request::from_rendered`] |
+//! | see logits and state | [`Model::evaluate`] |
+//! | check an export | [`verify`] |
 
 mod device;
 mod engine;
@@ -40,3 +68,8 @@ pub use speculate::{
 pub use text::{
     ChatTemplate, HfTokenizer, Message, Piece, TemplateError, Tokenizer, TokenizerError,
 };
+
+/// The README's examples compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
