@@ -127,7 +127,7 @@ fn every_kept_count_occurs() {
             &export,
             &EngineOptions::default().speculation(Speculation::Off),
         );
-        let long = || request(golden, &params).max_new_tokens(120);
+        let long = || request(golden, &params).max_new_tokens(500);
         let expected = off.generate(long()).unwrap().tokens;
         let on = engine(&export, &EngineOptions::default().max_drafts(7));
         let script = scripted(expected.clone(), golden.ids.len());
