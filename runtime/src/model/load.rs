@@ -238,7 +238,6 @@ impl Opening<'_> {
     }
 }
 
-
 /// Settings of a session: an option wins over the environment, and that over the model's own settings.
 pub(super) fn session_settings(
     path: &Path,
