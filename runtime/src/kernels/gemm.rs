@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-use super::isa::Isa;
+use super::isa::{Isa, versioned};
 
 /// A matrix read element by element.
 #[derive(Clone, Copy, Debug)]
@@ -49,9 +49,20 @@ pub(super) struct Into<'a> {
     pub(super) keep: f32,
 }
 
-/// `into = keep * into + left * right`.
+versioned!(
+    /// `into = keep * into + left * right`.
+    pub(super) fn multiply(extents: Extents, left: Left<'_>, right: Right<'_>, into: Into<'_>)
+        => multiply_body
+);
+
 #[inline(always)]
-pub(super) fn multiply<I: Isa>(extents: Extents, left: Left<'_>, right: Right<'_>, into: Into<'_>) {
+fn multiply_body<I: Isa>(
+    isa: I,
+    extents: Extents,
+    left: Left<'_>,
+    right: Right<'_>,
+    into: Into<'_>,
+) {
     let Extents {
         rows,
         columns,
@@ -66,7 +77,8 @@ pub(super) fn multiply<I: Isa>(extents: Extents, left: Left<'_>, right: Right<'_
         assert!(last_left < left.data.len() && last_right < right.data.len());
     }
     assert!((rows - 1) * into.row + columns - 1 < into.data.len());
-    let operands = Operands {
+    let product = Product {
+        isa,
         left: left.data.as_ptr(),
         left_row: left.row,
         left_column: left.column,
@@ -76,30 +88,27 @@ pub(super) fn multiply<I: Isa>(extents: Extents, left: Left<'_>, right: Right<'_
         into_row: into.row,
         keep: into.keep,
         inner,
+        columns,
     };
     let mut row = 0;
-    let (tall, low) = if I::WIDE { (8, 4) } else { (4, 4) };
-    while row + tall <= rows {
-        if I::WIDE {
-            band::<I, 8>(operands, row, columns);
-        } else {
-            band::<I, 4>(operands, row, columns);
-        }
-        row += tall;
+    while I::WIDE && row + 8 <= rows {
+        product.band::<8>(row);
+        row += 8;
     }
-    if row + low <= rows {
-        band::<I, 4>(operands, row, columns);
-        row += low;
+    while row + 4 <= rows {
+        product.band::<4>(row);
+        row += 4;
     }
     while row < rows {
-        band::<I, 1>(operands, row, columns);
+        product.band::<1>(row);
         row += 1;
     }
 }
 
-/// Pointers whose ranges [`multiply`] checked.
+/// Operands whose ranges [`multiply`] checked.
 #[derive(Clone, Copy)]
-struct Operands {
+struct Product<I> {
+    isa: I,
     left: *const f32,
     left_row: usize,
     left_column: usize,
@@ -109,77 +118,104 @@ struct Operands {
     into_row: usize,
     keep: f32,
     inner: usize,
+    columns: usize,
 }
 
-/// `M` rows of the result.
-#[inline(always)]
-fn band<I: Isa, const M: usize>(operands: Operands, row: usize, columns: usize) {
-    let mut column = 0;
-    while I::WIDE && column + 32 <= columns {
-        tile::<I, M, 32>(operands, row, column);
-        column += 32;
+impl<I: Isa> Product<I> {
+    /// `M` rows of the result.
+    #[inline(always)]
+    fn band<const M: usize>(self, row: usize) {
+        let mut column = 0;
+        while column + 2 * I::LANES <= self.columns {
+            self.tile::<M, 2>(row, column, 2 * I::LANES);
+            column += 2 * I::LANES;
+        }
+        while column < self.columns {
+            let columns = I::LANES.min(self.columns - column);
+            self.tile::<M, 1>(row, column, columns);
+            column += columns;
+        }
     }
-    while column + 16 <= columns {
-        tile::<I, M, 16>(operands, row, column);
-        column += 16;
-    }
-    while column + 4 <= columns {
-        tile::<I, M, 4>(operands, row, column);
-        column += 4;
-    }
-    while column < columns {
-        tile::<I, M, 1>(operands, row, column);
-        column += 1;
-    }
-}
 
-/// `M` rows and `N` columns of the result, held in registers.
-#[inline(always)]
-#[expect(
-    clippy::indexing_slicing,
-    reason = "loops run over the arrays' own extents"
-)]
-fn tile<I: Isa, const M: usize, const N: usize>(operands: Operands, row: usize, column: usize) {
-    let mut sums = [[0.0_f32; N]; M];
-    if operands.keep != 0.0 {
-        for (m, sums) in sums.iter_mut().enumerate() {
-            for (n, sum) in sums.iter_mut().enumerate() {
-                let at = (row + m) * operands.into_row + column + n;
-                // SAFETY: inside the result, whose extents `multiply` checked.
-                *sum = operands.keep * unsafe { *operands.into.add(at) };
+    /// `M` rows and `N` vectors of columns of the result, held in registers; `columns` of them exist.
+    #[inline(always)]
+    fn tile<const M: usize, const N: usize>(self, row: usize, column: usize, columns: usize) {
+        let isa = self.isa;
+        let whole = columns == N * I::LANES;
+        let mut sums = [[isa.splat(0.0); N]; M];
+        if self.keep != 0.0 {
+            let keep = isa.splat(self.keep);
+            for (m, sums) in sums.iter_mut().enumerate() {
+                let from = self.into.wrapping_add((row + m) * self.into_row + column);
+                *sums = self
+                    .read::<N>(from, columns, whole)
+                    .map(|x| isa.mul(keep, x));
             }
         }
-    }
-    for k in 0..operands.inner {
-        let mut right = [0.0_f32; N];
-        for (n, r) in right.iter_mut().enumerate() {
-            let at = k * operands.right_row + column + n;
-            // SAFETY: inside the right operand, whose extents `multiply` checked.
-            *r = unsafe { *operands.right.add(at) };
-        }
-        for (m, sums) in sums.iter_mut().enumerate() {
-            let at = (row + m) * operands.left_row + k * operands.left_column;
-            // SAFETY: inside the left operand, whose extents `multiply` checked.
-            let l = unsafe { *operands.left.add(at) };
-            for n in 0..N {
-                sums[n] = I::fma(l, right[n], sums[n]);
+        for k in 0..self.inner {
+            let from = self.right.wrapping_add(k * self.right_row + column);
+            let right = self.read::<N>(from, columns, whole);
+            for (m, sums) in sums.iter_mut().enumerate() {
+                let at = (row + m) * self.left_row + k * self.left_column;
+                // SAFETY: inside the left operand, whose extents `multiply` checked.
+                let left = isa.splat(unsafe { *self.left.add(at) });
+                for (sum, &right) in sums.iter_mut().zip(&right) {
+                    *sum = isa.mul_add(left, right, *sum);
+                }
             }
         }
+        for (m, sums) in sums.iter().enumerate() {
+            let to = self.into.wrapping_add((row + m) * self.into_row + column);
+            self.write::<N>(sums, to, columns, whole);
+        }
     }
-    for (m, sums) in sums.iter().enumerate() {
+
+    #[inline(always)]
+    fn read<const N: usize>(self, from: *const f32, columns: usize, whole: bool) -> [I::Vector; N] {
+        std::array::from_fn(|n| {
+            let from = from.wrapping_add(n * I::LANES);
+            if whole {
+                // SAFETY: inside an operand, whose extents `multiply` checked.
+                unsafe { self.isa.load(from) }
+            } else {
+                // SAFETY: as above; a tile that is not whole has one vector.
+                unsafe { self.isa.load_part(from, columns) }
+            }
+        })
+    }
+
+    #[inline(always)]
+    fn write<const N: usize>(
+        self,
+        sums: &[I::Vector; N],
+        to: *mut f32,
+        columns: usize,
+        whole: bool,
+    ) {
         for (n, &sum) in sums.iter().enumerate() {
-            let at = (row + m) * operands.into_row + column + n;
-            // SAFETY: inside the result, whose extents `multiply` checked.
-            unsafe { *operands.into.add(at) = sum };
+            let to = to.wrapping_add(n * I::LANES);
+            if whole {
+                // SAFETY: inside the result, whose extents `multiply` checked.
+                unsafe { self.isa.store(sum, to) };
+            } else {
+                // SAFETY: as above; a tile that is not whole has one vector.
+                unsafe { self.isa.store_part(sum, to, columns) };
+            }
         }
     }
 }
 
-/// Writes the transpose of `from` (`[rows, columns]`, rows `from_row` apart) to `to`
-/// (`[columns, rows]`, rows `to_row` apart).
+versioned!(
+    /// Writes the transpose of a matrix of `extents` (rows, columns): `from` and `to` are elements and
+    /// the distance between rows.
+    pub(super) fn transpose(extents: (usize, usize), from: (&[f32], usize), to: (&mut [f32], usize))
+        => transpose_body
+);
+
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "loops run over checked extents")]
-pub(super) fn transpose(
+fn transpose_body<I: Isa>(
+    _: I,
     (rows, columns): (usize, usize),
     (from, from_row): (&[f32], usize),
     (to, to_row): (&mut [f32], usize),

@@ -64,7 +64,7 @@ impl Parallel for ort::operator::ComputeContext {
 #[cfg(test)]
 mod tests {
     use super::super::node::guarded;
-    use super::super::testing::node::{OneNode, environment, floats};
+    use super::super::testing::one_node::{OneNode, environment, floats};
     use super::*;
     use ort::operator::{
         BoxedKernel, ComputeContext, KernelContext, Operator, OperatorDomain, OperatorInput,

@@ -162,7 +162,7 @@ impl Padded<'_> {
 }
 
 #[inline(always)]
-fn convolve_body<I: Isa>(step: &Step<'_>, row: usize, channels: Range<usize>) {
+fn convolve_body<I: Isa>(isa: I, step: &Step<'_>, row: usize, channels: Range<usize>) {
     let stride = step.taps.channels;
     let tokens = step.batch.range(row);
     let before = step.taps.width - 1;
@@ -181,7 +181,7 @@ fn convolve_body<I: Isa>(step: &Step<'_>, row: usize, channels: Range<usize>) {
         let start = (tokens.start + t) * stride + channels.start;
         // SAFETY: this piece of work alone has this row and these channels.
         let y = unsafe { step.y.part_mut(start, channels.len()) };
-        convolve_token::<I>(step, &padded, t, y);
+        convolve_token(isa, step, &padded, t, y);
     }
     if let Some(target) = step.rows.target(row) {
         // SAFETY: one batch row writes a bank row, and nobody reads it.
@@ -192,7 +192,7 @@ fn convolve_body<I: Isa>(step: &Step<'_>, row: usize, channels: Range<usize>) {
 }
 
 #[inline(always)]
-fn convolve_token<I: Isa>(step: &Step<'_>, padded: &Padded<'_>, t: usize, y: &mut [f32]) {
+fn convolve_token<I: Isa>(isa: I, step: &Step<'_>, padded: &Padded<'_>, t: usize, y: &mut [f32]) {
     match step.bias {
         Some(bias) => y.copy_from_slice(&bias[padded.channels.clone()]),
         None => y.fill(0.0),
@@ -200,12 +200,12 @@ fn convolve_token<I: Isa>(step: &Step<'_>, padded: &Padded<'_>, t: usize, y: &mu
     for tap in 0..step.taps.width {
         let (weights, samples) = (step.taps.of(tap, &padded.channels), padded.at(t + tap));
         for ((y, &w), &x) in y.iter_mut().zip(weights).zip(samples) {
-            *y = I::fma(w, x, *y);
+            *y = isa.fma(w, x, *y);
         }
     }
     if step.activation == Activation::Silu {
         for y in y {
-            *y = silu::<I>(*y);
+            *y = silu(isa, *y);
         }
     }
 }

@@ -6,8 +6,8 @@ use super::super::batch::{BankRows, Batch, Captures, Checkpoints};
 use super::super::isa::Level;
 use super::super::memory::Cells;
 use super::super::parallel::Parallel;
-use super::super::testing::node::{
-    Attr, Feed, Found, OneNode, absent, floats, ints, run_bound, symbols,
+use super::super::testing::one_node::{
+    Attr, Bound, Feed, Found, OneNode, absent, floats, ints, symbols,
 };
 use super::super::testing::{Random, Rows, assert_close, assert_same, cumulative};
 use super::super::testing::{SERIAL, Threads};
@@ -333,7 +333,10 @@ proptest! {
         feeds[1] = feeds[1].clone().constant();
         let mut session = case.node().open(&feeds).unwrap();
         let mut outputs = [("y", vec![case.rows.tokens(), case.channels], vec![0.0; case.x.len()])];
-        run_bound(&mut session, &mut feeds, &[("state", "state_out")], &mut outputs).unwrap();
+        Bound::new(&mut session, &mut feeds, &[("state", "state_out")], &mut outputs)
+            .unwrap()
+            .run()
+            .unwrap();
         assert_same("y", &outputs[0].2, &expected[0].1);
         assert_same("bank", feeds[3].floats(), &expected[1].1);
     }
@@ -372,12 +375,14 @@ fn refusal(change: impl FnOnce(&mut Vec<Feed>)) -> String {
     let before = feeds[3].floats().to_vec();
     let mut session = case.node().open(&feeds).unwrap();
     let mut outputs = [("y", vec![5, 8], vec![0.0; 40])];
-    let result = run_bound(
+    let result = Bound::new(
         &mut session,
         &mut feeds,
         &[("state", "state_out")],
         &mut outputs,
-    );
+    )
+    .unwrap()
+    .run();
     assert_same("bank", feeds[3].floats(), &before);
     result.unwrap_err().to_string()
 }

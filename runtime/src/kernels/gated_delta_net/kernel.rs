@@ -11,7 +11,8 @@ use super::super::error::KernelError;
 use super::super::isa::{Isa, Level, versioned};
 use super::super::memory::Cells;
 use super::super::parallel::Parallel;
-use super::super::scratch::Scratch;
+use super::super::scratch::with_scratch;
+use super::chunked::{CHUNK, Dims, Work};
 use super::layout::Heads;
 use super::prepare::{Inputs, Prepared};
 use super::recurrent::{Head, Strip, advance_strip};
@@ -19,9 +20,14 @@ use super::recurrent::{Head, Strip, advance_strip};
 /// State rows of a head that go through all tokens together.
 const STRIP: usize = 16;
 
+/// Longest row that is always taken token by token.
+const SHORT: usize = 16;
+
 /// One step over a packed batch. Every tensor has the shape that `heads` and `batch` imply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step<'a> {
+    /// Instructions to use.
+    pub(crate) level: Level,
     /// Heads and head sizes.
     pub(crate) heads: Heads,
     /// Token-major inputs.
@@ -47,9 +53,9 @@ pub(crate) struct Step<'a> {
 pub(crate) fn run(
     step: &Step<'_>,
     prepared: &mut Prepared,
-    level: Level,
     threads: &dyn Parallel,
 ) -> Result<(), KernelError> {
+    let level = step.level;
     prepared.fill(step.heads, step.inputs, level, threads)?;
     let prepared = &*prepared;
     capture_factors(step, prepared);
@@ -61,7 +67,15 @@ pub(crate) fn run(
             row: item / step.heads.values,
             head: item % step.heads.values,
         };
-        recur(level, step, prepared, at);
+        if step.batch.range(at.row).len() <= SHORT {
+            let len = STRIP * step.heads.key_dim;
+            with_scratch(len, |scratch| recur(level, step, prepared, at, scratch));
+        } else {
+            let len = chunk_dims(step.heads).scratch();
+            with_scratch(len, |scratch| {
+                recur_in_chunks(level, step, prepared, at, scratch)
+            });
+        }
     })
 }
 
@@ -118,6 +132,13 @@ impl<'a> Step<'a> {
     }
 }
 
+const fn chunk_dims(heads: Heads) -> Dims {
+    Dims {
+        key: heads.key_dim,
+        value: heads.value_dim,
+    }
+}
+
 /// Writes decays and keys of captured transitions (update form).
 fn capture_factors(step: &Step<'_>, prepared: &Prepared) {
     let Some(slots) = step.slots else { return };
@@ -144,10 +165,12 @@ fn capture_factors(step: &Step<'_>, prepared: &Prepared) {
     }
 }
 
-versioned!(fn recur(step: &Step<'_>, prepared: &Prepared, at: At) => recur_body);
+versioned!(
+    fn recur(step: &Step<'_>, prepared: &Prepared, at: At, scratch: &mut [f32]) => recur_body
+);
 
 #[inline(always)]
-fn recur_body<I: Isa>(step: &Step<'_>, prepared: &Prepared, at: At) {
+fn recur_body<I: Isa>(isa: I, step: &Step<'_>, prepared: &Prepared, at: At, scratch: &mut [f32]) {
     let Heads {
         key_dim, value_dim, ..
     } = step.heads;
@@ -155,27 +178,32 @@ fn recur_body<I: Isa>(step: &Step<'_>, prepared: &Prepared, at: At) {
     let offset = |row: usize| row * step.heads.state() + at.head * step.heads.head_state();
     let source = offset(step.rows.source(at.row));
     let target = step.rows.target(at.row).map(offset);
-    let mut scratch = Scratch::lend(STRIP * key_dim);
     for first in (0..value_dim).step_by(STRIP) {
         let rows = STRIP.min(value_dim - first);
         let len = rows * key_dim;
         // SAFETY: bank rows that are read are not written in this step.
         let before = unsafe { step.bank.part(source + first * key_dim, len) };
         let state = match target {
-            // SAFETY: one batch row writes a bank row, nobody reads it, and this piece of work
-            // alone has this head.
+            // SAFETY: one batch row writes a bank row, nobody reads it, and this piece of work alone
+            // has this head.
             Some(target) => unsafe { step.bank.part_mut(target + first * key_dim, len) },
-            None => &mut scratch.floats()[..len],
+            None => &mut scratch[..len],
         };
-        state.copy_from_slice(before);
-        recur_strip::<I>(step, &head, at, first, state);
+        recur_strip(isa, step, (&head, at), first, (before, state));
     }
 }
 
 #[inline(always)]
-fn recur_strip<I: Isa>(step: &Step<'_>, head: &Head<'_>, at: At, first: usize, state: &mut [f32]) {
+fn recur_strip<I: Isa>(
+    isa: I,
+    step: &Step<'_>,
+    (head, at): (&Head<'_>, At),
+    first: usize,
+    (before, state): (&[f32], &mut [f32]),
+) {
     let rows = state.len() / step.heads.key_dim;
     let start = step.batch.range(at.row).start;
+    let mut before = Some(before);
     let mut delta = [0.0; STRIP];
     for t in 0..step.batch.range(at.row).len() {
         let output_at = step.output_at(start + t, at.head, first);
@@ -183,9 +211,12 @@ fn recur_strip<I: Isa>(step: &Step<'_>, head: &Head<'_>, at: At, first: usize, s
         let output = unsafe { step.output.part_mut(output_at, rows) };
         let value = step.values(start + t, at.head, first, rows);
         let delta = &mut delta[..rows];
-        advance_strip::<I>(
+        let before = before.take();
+        advance_strip(
+            isa,
             head.token(t),
             &mut Strip {
+                before,
                 state,
                 value,
                 delta,
@@ -194,6 +225,69 @@ fn recur_strip<I: Isa>(step: &Step<'_>, head: &Head<'_>, at: At, first: usize, s
         );
         if let (Some(slots), Some(slot)) = (step.slots, step.slot(at.row, t)) {
             capture(step, slots, slot, (at.head, first), (state, delta));
+        }
+    }
+}
+
+versioned!(
+    fn recur_in_chunks(step: &Step<'_>, prepared: &Prepared, at: At, scratch: &mut [f32])
+        => chunks_body
+);
+
+#[inline(always)]
+fn chunks_body<I: Isa>(isa: I, step: &Step<'_>, prepared: &Prepared, at: At, scratch: &mut [f32]) {
+    let head = step.head(prepared, at);
+    let len = step.heads.head_state();
+    let offset = |row: usize| row * step.heads.state() + at.head * len;
+    let mut work = Work::new(step.level, chunk_dims(step.heads), scratch);
+    // SAFETY: bank rows that are read are not written in this step.
+    work.load(unsafe { step.bank.part(offset(step.rows.source(at.row)), len) });
+    let tokens = step.batch.range(at.row).len();
+    for first in (0..tokens).step_by(CHUNK) {
+        run_chunk(
+            isa,
+            step,
+            &head,
+            at,
+            (first, CHUNK.min(tokens - first)),
+            &mut work,
+        );
+    }
+    if let Some(target) = step.rows.target(at.row).map(offset) {
+        // SAFETY: one batch row writes a bank row, nobody reads it, and this piece of work alone has
+        // this head.
+        work.store(unsafe { step.bank.part_mut(target, len) });
+    }
+}
+
+#[inline(always)]
+fn run_chunk<I: Isa>(
+    isa: I,
+    step: &Step<'_>,
+    head: &Head<'_>,
+    at: At,
+    (first, tokens): (usize, usize),
+    work: &mut Work<'_>,
+) {
+    let width = step.heads.value_dim;
+    let start = step.batch.range(at.row).start + first;
+    for (t, values) in work.deltas.chunks_exact_mut(width).take(tokens).enumerate() {
+        values.copy_from_slice(step.values(start + t, at.head, 0, width));
+    }
+    work.advance(isa, head, first, tokens);
+    for (t, outputs) in work.outputs.chunks_exact(width).take(tokens).enumerate() {
+        // SAFETY: this piece of work alone has this head of this row.
+        let output = unsafe {
+            step.output
+                .part_mut(step.output_at(start + t, at.head, 0), width)
+        };
+        output.copy_from_slice(outputs);
+    }
+    let Some(slots) = step.slots else { return };
+    for (t, deltas) in work.deltas.chunks_exact(width).take(tokens).enumerate() {
+        // A row this long is captured in update form only.
+        if let Some(slot) = step.slot(at.row, first + t) {
+            capture(step, slots, slot, (at.head, 0), (&[], deltas));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `pawl::GatedDeltaNet`: linear attention with a gated delta rule over a bank of states.
 
+mod chunked;
 mod kernel;
 mod layout;
 mod operator;

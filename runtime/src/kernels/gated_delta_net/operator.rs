@@ -150,6 +150,7 @@ impl GatedDeltaNetKernel {
         let bank = inputs.in_place(context, (5, 1), "state")?;
         let slots = self.slots(context, heads)?;
         let step = Step {
+            level: self.level,
             heads,
             inputs: token_inputs,
             batch: &self.batch,
@@ -160,7 +161,7 @@ impl GatedDeltaNetKernel {
             checkpoints: self.checkpoints,
             slots,
         };
-        run(&step, &mut self.prepared, self.level, context)
+        run(&step, &mut self.prepared, context)
     }
 
     fn heads(&self, inputs: &Inputs<'_>) -> Result<(Heads, usize), KernelError> {

@@ -116,7 +116,7 @@ struct Target<'a> {
 versioned!(fn prepare_token(to: &Target<'_>, inputs: Inputs<'_>, token: usize) => prepare_body);
 
 #[inline(always)]
-fn prepare_body<I: Isa>(to: &Target<'_>, inputs: Inputs<'_>, token: usize) {
+fn prepare_body<I: Isa>(isa: I, to: &Target<'_>, inputs: Inputs<'_>, token: usize) {
     let dim = to.heads.key_dim;
     let packed = &inputs.qkv[token * to.heads.packed()..][..to.heads.packed()];
     let (queries, rest) = packed.split_at(to.heads.keys * dim);
@@ -133,8 +133,11 @@ fn prepare_body<I: Isa>(to: &Target<'_>, inputs: Inputs<'_>, token: usize) {
         let query = unsafe { to.queries.part_mut(at * dim, dim) };
         // SAFETY: as above.
         let key = unsafe { to.keys.part_mut(at * dim, dim) };
-        normalise::<I>(q, scale, query);
-        normalise::<I>(k, 1.0, key);
+        // SAFETY: as above.
+        let product = unsafe { to.products.part_mut(at, 1) };
+        normalise(isa, q, scale, query);
+        normalise(isa, k, 1.0, key);
+        product[0] = dot(isa, query, key);
     }
     for head in 0..to.heads.values {
         let (from, at) = (token * to.heads.values + head, head * to.tokens + token);
@@ -148,8 +151,8 @@ fn prepare_body<I: Isa>(to: &Target<'_>, inputs: Inputs<'_>, token: usize) {
 }
 
 #[inline(always)]
-fn normalise<I: Isa>(from: &[f32], scale: f32, to: &mut [f32]) {
-    let factor = scale / (dot::<I>(from, from) + EPSILON).sqrt();
+fn normalise<I: Isa>(isa: I, from: &[f32], scale: f32, to: &mut [f32]) {
+    let factor = scale / (dot(isa, from, from) + EPSILON).sqrt();
     for (to, &x) in to.iter_mut().zip(from) {
         *to = x * factor;
     }

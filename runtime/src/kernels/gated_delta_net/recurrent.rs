@@ -3,13 +3,13 @@
 //! Each row of a head's `[value_dim, key_dim]` state evolves on its own, so a few of them go through
 //! all tokens together while they are in the nearest cache: state memory is read and written once.
 
+#![allow(unsafe_code)]
 #![expect(
     clippy::indexing_slicing,
     reason = "extents are those of one head, checked at the entry"
 )]
 
 use super::super::isa::Isa;
-use super::super::math::{LANES, Lanes, accumulate, sum};
 
 /// One value head of one batch row.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,9 @@ impl<'a> Head<'a> {
 /// State rows that go through a token together.
 #[derive(Debug)]
 pub(super) struct Strip<'a> {
-    /// `[rows, key_dim]`, updated in place.
+    /// `[rows, key_dim]` before the token, where that is not in `state`.
+    pub(super) before: Option<&'a [f32]>,
+    /// `[rows, key_dim]` after the token.
     pub(super) state: &'a mut [f32],
     /// `[rows]`.
     pub(super) value: &'a [f32],
@@ -61,77 +63,128 @@ pub(super) struct Strip<'a> {
     pub(super) output: &'a mut [f32],
 }
 
+/// State rows handled together: their sums are independent of each other, and all are in registers.
+const TOGETHER: usize = 4;
+
 /// Takes a strip of state rows through one token.
 #[inline(always)]
-pub(super) fn advance_strip<I: Isa>(token: Token<'_>, strip: &mut Strip<'_>) {
-    let dim = token.key.len();
+pub(super) fn advance_strip<I: Isa>(isa: I, token: Token<'_>, strip: &mut Strip<'_>) {
     let rows = strip.value.len();
     let mut row = 0;
-    while I::WIDE && row + 4 <= rows {
-        advance_rows::<I, 4>(token, strip, row);
-        row += 4;
+    while row + TOGETHER <= rows {
+        advance_rows::<I, TOGETHER>(isa, token, strip, row);
+        row += TOGETHER;
     }
-    while row + 2 <= rows {
-        advance_rows::<I, 2>(token, strip, row);
-        row += 2;
-    }
-    if row < rows && dim > 0 {
-        advance_rows::<I, 1>(token, strip, row);
+    while row < rows {
+        advance_rows::<I, 1>(isa, token, strip, row);
+        row += 1;
     }
 }
 
 #[inline(always)]
-fn advance_rows<I: Isa, const R: usize>(token: Token<'_>, strip: &mut Strip<'_>, row: usize) {
+fn advance_rows<I: Isa, const R: usize>(
+    isa: I,
+    token: Token<'_>,
+    strip: &mut Strip<'_>,
+    row: usize,
+) {
     let dim = token.key.len();
     let state = &mut strip.state[row * dim..(row + R) * dim];
-    let seen = inner_products::<I, R>(state, token.key);
-    for (r, by_key) in seen.into_iter().enumerate() {
-        let delta = token.rate * I::fma(-token.decay, by_key, strip.value[row + r]);
-        strip.delta[row + r] = delta;
-        transit::<I>(
-            &mut state[r * dim..(r + 1) * dim],
-            token.decay,
-            token.key,
-            delta,
-        );
+    let after = state.as_mut_ptr();
+    let apart = |before: &[f32]| before[row * dim..(row + R) * dim].as_ptr();
+    let before = strip.before.map_or(after.cast_const(), apart);
+    let rows = Rows {
+        isa,
+        before,
+        after,
+        dim,
+    };
+    let seen = rows.inner_products::<R>(token);
+    let mut deltas = [0.0; R];
+    for (r, (by_key, by_query)) in seen.into_iter().enumerate() {
+        deltas[r] = token.rate * isa.fma(-token.decay, by_key, strip.value[row + r]);
+        strip.delta[row + r] = deltas[r];
+        strip.output[row + r] = isa.fma(deltas[r], token.product, token.decay * by_query);
     }
-    // The query meets the state after the transition. Its product with the state before, corrected by the change,
-    // would spare a pass, but loses digits where the change cancels what was there.
-    let seen = inner_products::<I, R>(state, token.query);
-    strip.output[row..row + R].copy_from_slice(&seen);
+    rows.transit::<R>(token.decay, token.key, deltas);
 }
 
-/// Of each state row with one vector.
-#[inline(always)]
-fn inner_products<I: Isa, const R: usize>(state: &[f32], vector: &[f32]) -> [f32; R] {
-    let dim = vector.len();
-    let (wide, rest) = vector.as_chunks::<LANES>();
-    let mut parts = [[0.0; LANES]; R];
-    for (chunk, lane) in wide.iter().enumerate() {
-        for (r, part) in parts.iter_mut().enumerate() {
-            accumulate::<I>(part, lanes(state, r * dim + chunk * LANES), lane);
-        }
-    }
-    let mut sums = [0.0; R];
-    for (r, found) in sums.iter_mut().enumerate() {
-        let tail = &state[r * dim + wide.len() * LANES..(r + 1) * dim];
-        for (&s, &v) in tail.iter().zip(rest) {
-            *found = I::fma(s, v, *found);
-        }
-        *found += sum(&parts[r]);
-    }
-    sums
+/// Some rows of `dim` floats each, which are read at `before` and written at `after`: one place, or two
+/// that do not overlap.
+#[derive(Clone, Copy)]
+struct Rows<I> {
+    isa: I,
+    before: *const f32,
+    after: *mut f32,
+    dim: usize,
 }
 
-#[inline(always)]
-fn lanes(from: &[f32], at: usize) -> &Lanes {
-    from[at..].first_chunk().unwrap_or(&[0.0; LANES])
+impl<I: Isa> Rows<I> {
+    /// Of each row with the key and with the query of a token.
+    #[inline(always)]
+    fn inner_products<const R: usize>(self, token: Token<'_>) -> [(f32, f32); R] {
+        let isa = self.isa;
+        let mut sums = [(isa.splat(0.0), isa.splat(0.0)); R];
+        let vectors = token.key.chunks(I::LANES).zip(token.query.chunks(I::LANES));
+        for (at, (key, query)) in vectors.enumerate() {
+            let len = key.len();
+            let (key, query) = (isa.get(key), isa.get(query));
+            for (r, (by_key, by_query)) in sums.iter_mut().enumerate() {
+                let s = self.read(r, at * I::LANES, len);
+                *by_key = isa.mul_add(s, key, *by_key);
+                *by_query = isa.mul_add(s, query, *by_query);
+            }
+        }
+        sums.map(|(by_key, by_query)| (isa.sum(by_key), isa.sum(by_query)))
+    }
+
+    /// Each row across one transition: `s = s * decay; s = s + key * delta`.
+    #[inline(always)]
+    fn transit<const R: usize>(self, decay: f32, key: &[f32], deltas: [f32; R]) {
+        let isa = self.isa;
+        let decay = isa.splat(decay);
+        let deltas = deltas.map(|delta| isa.splat(delta));
+        for (at, key) in key.chunks(I::LANES).enumerate() {
+            let len = key.len();
+            let key = isa.get(key);
+            for (r, &delta) in deltas.iter().enumerate() {
+                let s = isa.mul(self.read(r, at * I::LANES, len), decay);
+                self.write(r, at * I::LANES, len, isa.mul_add(key, delta, s));
+            }
+        }
+    }
+
+    /// `len` floats (at most a vector) of row `r` from `at` on, before the token.
+    #[inline(always)]
+    fn read(self, r: usize, at: usize, len: usize) -> I::Vector {
+        let from = self.before.wrapping_add(r * self.dim + at);
+        if len == I::LANES {
+            // SAFETY: inside the rows.
+            unsafe { self.isa.load(from) }
+        } else {
+            // SAFETY: as above.
+            unsafe { self.isa.load_part(from, len) }
+        }
+    }
+
+    /// Writes what [`Rows::read`] reads.
+    #[inline(always)]
+    fn write(self, r: usize, at: usize, len: usize, vector: I::Vector) {
+        let to = self.after.wrapping_add(r * self.dim + at);
+        if len == I::LANES {
+            // SAFETY: inside the rows, which the strip borrows exclusively.
+            unsafe { self.isa.store(vector, to) };
+        } else {
+            // SAFETY: as above.
+            unsafe { self.isa.store_part(vector, to, len) };
+        }
+    }
 }
 
 /// One row of the state across one transition: `s = s * decay; s = s + key * delta`.
 #[inline(always)]
-pub(super) fn transit<I: Isa>(state: &mut [f32], decay: f32, key: &[f32], delta: f32) {
+pub(super) fn transit<I: Isa>(isa: I, state: &mut [f32], decay: f32, key: &[f32], delta: f32) {
     for (s, &k) in state.iter_mut().zip(key) {
-        *s = I::fma(k, delta, *s * decay);
+        *s = isa.fma(k, delta, *s * decay);
     }
 }

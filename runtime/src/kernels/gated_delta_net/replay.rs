@@ -47,8 +47,8 @@ struct Transition<'a> {
 versioned!(fn replay_head(step: Transition<'_>, state: &mut [f32]) => replay_body);
 
 #[inline(always)]
-fn replay_body<I: Isa>(step: Transition<'_>, state: &mut [f32]) {
+fn replay_body<I: Isa>(isa: I, step: Transition<'_>, state: &mut [f32]) {
     for (row, &delta) in state.chunks_exact_mut(step.key.len()).zip(step.delta) {
-        transit::<I>(row, step.decay, step.key, delta);
+        transit(isa, row, step.decay, step.key, delta);
     }
 }

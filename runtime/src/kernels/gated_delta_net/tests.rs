@@ -6,8 +6,8 @@ use super::super::batch::{BankRows, Batch, Captures, Checkpoints};
 use super::super::isa::Level;
 use super::super::memory::Cells;
 use super::super::parallel::Parallel;
-use super::super::testing::node::{
-    Attr, Feed, Found, OneNode, absent, floats, ints, run_bound, symbols,
+use super::super::testing::one_node::{
+    Attr, Bound, Feed, Found, OneNode, absent, floats, ints, symbols,
 };
 use super::super::testing::{Random, Rows, SERIAL, Threads, assert_close, assert_same, cumulative};
 use super::kernel::{Step, run};
@@ -122,6 +122,7 @@ impl Case {
         let mut bank = self.bank.clone();
         let mut slots = vec![f32::NAN; self.slots * rows.lengths.len() * self.slot_len()];
         let step = Step {
+            level,
             heads: self.heads,
             inputs: Inputs {
                 qkv: &self.qkv,
@@ -138,7 +139,7 @@ impl Case {
             checkpoints,
             slots: captures.any().then(|| Cells::new(&mut slots)),
         };
-        run(&step, &mut Prepared::default(), level, threads).unwrap();
+        run(&step, &mut Prepared::default(), threads).unwrap();
         [output, bank, slots]
     }
 
@@ -415,7 +416,10 @@ proptest! {
         let width = case.heads.values * case.heads.value_dim;
         let tokens = case.rows.tokens();
         let mut outputs = [("output", vec![tokens, width], vec![0.0; tokens * width])];
-        run_bound(&mut session, &mut feeds, &[("state", "state_out")], &mut outputs).unwrap();
+        Bound::new(&mut session, &mut feeds, &[("state", "state_out")], &mut outputs)
+            .unwrap()
+            .run()
+            .unwrap();
         assert_same("output", &outputs[0].2, &expected[0].1);
         assert_same("bank", feeds[5].floats(), &expected[1].1);
     }
@@ -566,12 +570,14 @@ fn refusal(change: impl FnOnce(&mut Vec<Feed>)) -> String {
     let before = feeds[5].floats().to_vec();
     let mut session = case.node().open(&feeds).unwrap();
     let mut outputs = [("output", vec![5, 16], vec![0.0; 80])];
-    let result = run_bound(
+    let result = Bound::new(
         &mut session,
         &mut feeds,
         &[("state", "state_out")],
         &mut outputs,
-    );
+    )
+    .unwrap()
+    .run();
     assert_same("bank", feeds[5].floats(), &before);
     result.unwrap_err().to_string()
 }

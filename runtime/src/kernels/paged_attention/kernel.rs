@@ -26,6 +26,8 @@ const VECTORS: usize = 64;
 /// One step over a packed batch. Every tensor has the shape that `extents` and `batch` imply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step<'a> {
+    /// Instructions to use.
+    pub(crate) level: Level,
     /// Heads and cache.
     pub(crate) extents: Extents,
     /// `[tokens, packed]`: query | key | value.
@@ -71,10 +73,9 @@ pub(crate) struct Scratch {
 pub(crate) fn run(
     step: &Step<'_>,
     scratch: &mut Scratch,
-    level: Level,
     threads: &dyn Parallel,
 ) -> Result<(), KernelError> {
-    let extents = step.extents;
+    let (extents, level) = (step.extents, step.level);
     let tokens = step.qkv.len() / extents.packed();
     scratch
         .queries
@@ -105,18 +106,22 @@ pub(crate) fn run(
     let tiles = &scratch.tiles;
     let cost = 2 * longest * extents.dim * width.min(tokens) * extents.group();
     threads.run(tiles.len() * extents.kv_heads, cost, &|item| {
-        attend(
-            level,
-            step,
-            queries,
-            tiles[item / extents.kv_heads],
-            item % extents.kv_heads,
-        );
+        let (tile, head) = (tiles[item / extents.kv_heads], item % extents.kv_heads);
+        let vectors = tile.tokens * extents.group();
+        let len = POSITIONS * (vectors + extents.dim) + vectors * (extents.dim + 2);
+        with_scratch(len, |scratch| {
+            attend(level, step, queries, (tile, head), scratch)
+        });
     })
 }
 
 versioned!(
-    fn attend(step: &Step<'_>, queries: Cells<'_>, tile: Tile, head: usize) => attend_body
+    fn attend(
+        step: &Step<'_>,
+        queries: Cells<'_>,
+        item: (Tile, usize),
+        scratch: &mut [f32],
+    ) => attend_body
 );
 
 /// Running softmax of the query vectors of a tile.
@@ -132,12 +137,17 @@ struct Softmax<'s> {
 }
 
 #[inline(always)]
-fn attend_body<I: Isa>(step: &Step<'_>, queries: Cells<'_>, tile: Tile, head: usize) {
+fn attend_body<I: Isa>(
+    isa: I,
+    step: &Step<'_>,
+    queries: Cells<'_>,
+    (tile, head): (Tile, usize),
+    scratch: &mut [f32],
+) {
     let Extents { dim, .. } = step.extents;
     let group = step.extents.group();
     let vectors = tile.tokens * group;
-    let mut lent = Lent::lend(POSITIONS * (vectors + dim) + vectors * (dim + 2));
-    let (scores, rest) = lent.floats().split_at_mut(vectors * POSITIONS);
+    let (scores, rest) = scratch.split_at_mut(vectors * POSITIONS);
     let (keys, rest) = rest.split_at_mut(dim * POSITIONS);
     let (sums, rest) = rest.split_at_mut(vectors * dim);
     let (largest, totals) = rest.split_at_mut(vectors);
@@ -161,9 +171,9 @@ fn attend_body<I: Isa>(step: &Step<'_>, queries: Cells<'_>, tile: Tile, head: us
     while position < end {
         let run = POSITIONS.min(step.plan.run(position)).min(end - position);
         let slot = step.plan.slot(tile.row, position);
-        score::<I>(step, (slot, head, run), queries, keys, softmax.scores);
-        weigh::<I>(step, &mut softmax, (reach, position, run));
-        gather::<I>(step, (slot, head, run), &mut softmax);
+        score(step, (slot, head, run), queries, keys, softmax.scores);
+        weigh(isa, step, &mut softmax, (reach, position, run));
+        gather(step, (slot, head, run), &mut softmax);
         position += run;
     }
     finish(step, (first, head), &softmax);
@@ -171,7 +181,7 @@ fn attend_body<I: Isa>(step: &Step<'_>, queries: Cells<'_>, tile: Tile, head: us
 
 /// Scores of all vectors against `run` adjacent slots.
 #[inline(always)]
-fn score<I: Isa>(
+fn score(
     step: &Step<'_>,
     (slot, head, run): (usize, usize, usize),
     queries: &[f32],
@@ -185,8 +195,9 @@ fn score<I: Isa>(
         step.keys
             .part(slot * stride + head * dim, (run - 1) * stride + dim)
     };
-    transpose((run, dim), (keys, stride), (packed, POSITIONS));
-    multiply::<I>(
+    transpose(step.level, (run, dim), (keys, stride), (packed, POSITIONS));
+    multiply(
+        step.level,
         Product {
             rows: queries.len() / dim,
             columns: run,
@@ -213,6 +224,7 @@ fn score<I: Isa>(
 /// the positions below `reach`, each later token one more.
 #[inline(always)]
 fn weigh<I: Isa>(
+    isa: I,
     step: &Step<'_>,
     softmax: &mut Softmax<'_>,
     (reach, position, run): (usize, usize, usize),
@@ -228,13 +240,13 @@ fn weigh<I: Isa>(
             .fold(before, |a, &b| if b > a { b } else { a });
         let mut total = 0.0;
         for score in &mut *scores {
-            *score = exp::<I>(*score - largest);
+            *score = exp(isa, *score - largest);
         }
         for &mut weight in scores {
             total += weight;
         }
         if largest > before {
-            let shrink = exp::<I>(before - largest);
+            let shrink = exp(isa, before - largest);
             softmax.totals[vector] *= shrink;
             for sum in &mut softmax.sums[vector * dim..(vector + 1) * dim] {
                 *sum *= shrink;
@@ -247,11 +259,7 @@ fn weigh<I: Isa>(
 
 /// Adds the weighted values of `run` adjacent slots.
 #[inline(always)]
-fn gather<I: Isa>(
-    step: &Step<'_>,
-    (slot, head, run): (usize, usize, usize),
-    softmax: &mut Softmax<'_>,
-) {
+fn gather(step: &Step<'_>, (slot, head, run): (usize, usize, usize), softmax: &mut Softmax<'_>) {
     let Extents { dim, .. } = step.extents;
     let stride = step.extents.cached();
     // SAFETY: the cache was written in the first half of the step and is only read now.
@@ -259,7 +267,8 @@ fn gather<I: Isa>(
         step.values
             .part(slot * stride + head * dim, (run - 1) * stride + dim)
     };
-    multiply::<I>(
+    multiply(
+        step.level,
         Product {
             rows: softmax.totals.len(),
             columns: dim,

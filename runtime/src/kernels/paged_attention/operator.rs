@@ -140,6 +140,7 @@ impl PagedAttentionKernel {
         #[expect(clippy::cast_precision_loss, reason = "a head size is small")]
         let default_scale = 1.0 / (extents.dim as f32).sqrt();
         let step = Step {
+            level: self.level,
             extents,
             qkv,
             batch: &self.batch,
@@ -152,7 +153,7 @@ impl PagedAttentionKernel {
             values,
             output,
         };
-        run(&step, &mut self.scratch, self.level, context)
+        run(&step, &mut self.scratch, context)
     }
 
     fn extents(&self, inputs: &Inputs<'_>) -> Result<Extents, KernelError> {

@@ -20,7 +20,7 @@ versioned!(
 );
 
 #[inline(always)]
-fn project_body<I: Isa>(step: &Step<'_>, queries: Cells<'_>, row: usize, token: usize) {
+fn project_body<I: Isa>(isa: I, step: &Step<'_>, queries: Cells<'_>, row: usize, token: usize) {
     let extents = step.extents;
     let (dim, group) = (extents.dim, extents.group());
     let tokens = step.qkv.len() / extents.packed();
@@ -32,7 +32,7 @@ fn project_body<I: Isa>(step: &Step<'_>, queries: Cells<'_>, row: usize, token: 
         let at = ((head / group * tokens + token) * group + head % group) * dim;
         // SAFETY: this piece of work alone has this token.
         let query = unsafe { queries.part_mut(at, dim) };
-        shape::<I>(q, step.query_norm, rotation, query);
+        shape(isa, q, step.query_norm, rotation, query);
         for x in query {
             *x *= step.scale;
         }
@@ -44,7 +44,7 @@ fn project_body<I: Isa>(step: &Step<'_>, queries: Cells<'_>, row: usize, token: 
     // SAFETY: as above.
     let values = unsafe { step.values.part_mut(at, extents.cached()) };
     for (k, key) in k.chunks_exact(dim).zip(keys.chunks_exact_mut(dim)) {
-        shape::<I>(k, step.key_norm, rotation, key);
+        shape(isa, k, step.key_norm, rotation, key);
     }
     values.copy_from_slice(v);
 }
@@ -80,6 +80,7 @@ impl<'a> Rotation<'a> {
 /// Norm, then rotation of the leading elements.
 #[inline(always)]
 fn shape<I: Isa>(
+    isa: I,
     from: &[f32],
     norm: Option<Norm<'_>>,
     rotation: Option<(&[f32], &[f32])>,
@@ -88,7 +89,7 @@ fn shape<I: Isa>(
     match norm {
         Some(norm) => {
             #[expect(clippy::cast_precision_loss, reason = "a head size is small")]
-            let mean = dot::<I>(from, from) / from.len() as f32;
+            let mean = dot(isa, from, from) / from.len() as f32;
             let factor = 1.0 / (mean + norm.epsilon).sqrt();
             for ((to, &x), &w) in to.iter_mut().zip(from).zip(norm.weight) {
                 *to = x * factor * w;

@@ -6,8 +6,8 @@ use super::super::batch::Batch;
 use super::super::isa::Level;
 use super::super::memory::Cells;
 use super::super::parallel::Parallel;
-use super::super::testing::node::{
-    Attr, Feed, Found, OneNode, absent, floats, ints, run_bound, symbols,
+use super::super::testing::one_node::{
+    Attr, Bound, Feed, Found, OneNode, absent, floats, ints, symbols,
 };
 use super::super::testing::{Random, SERIAL, Threads, assert_close, assert_same, cumulative};
 use super::kernel::{Scratch, Step, run};
@@ -182,6 +182,7 @@ impl Case {
         let mut output = vec![f32::NAN; tokens * q * dim];
         let (mut keys, mut values) = (self.keys.clone(), self.values.clone());
         let step = Step {
+            level,
             extents,
             qkv: &self.qkv,
             batch: &batch,
@@ -194,7 +195,7 @@ impl Case {
             values: Cells::new(&mut values),
             output: Cells::new(&mut output),
         };
-        run(&step, &mut Scratch::default(), level, threads).unwrap();
+        run(&step, &mut Scratch::default(), threads).unwrap();
         [output, keys, values]
     }
 
@@ -435,7 +436,7 @@ proptest! {
         let shape = expected[0].0.clone();
         let mut outputs = [("output", shape, vec![0.0; expected[0].1.len()])];
         let in_place = [("keys", "keys_out"), ("values", "values_out")];
-        run_bound(&mut session, &mut feeds, &in_place, &mut outputs).unwrap();
+        Bound::new(&mut session, &mut feeds, &in_place, &mut outputs).unwrap().run().unwrap();
         assert_same("output", &outputs[0].2, &expected[0].1);
         let bits = |of: &[f32]| of.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(feeds[1].floats()), bits(&expected[1].1));
@@ -525,7 +526,9 @@ fn refusal(change: impl FnOnce(&mut Vec<Feed>)) -> String {
     let mut session = case.node().open(&feeds).unwrap();
     let mut outputs = [("output", vec![5, 32], vec![0.0; 160])];
     let in_place = [("keys", "keys_out"), ("values", "values_out")];
-    let result = run_bound(&mut session, &mut feeds, &in_place, &mut outputs);
+    let result = Bound::new(&mut session, &mut feeds, &in_place, &mut outputs)
+        .unwrap()
+        .run();
     assert_same("keys", feeds[1].floats(), &before[0]);
     assert_same("values", feeds[2].floats(), &before[1]);
     result.unwrap_err().to_string()

@@ -1,7 +1,6 @@
 //! What tests of kernels share: one-node graphs, random data, comparisons.
 
-pub(super) mod node;
-mod onnx;
+pub(super) mod one_node;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,7 +1,7 @@
 //! Just enough of the ONNX file format for a graph of one node (ONNX Runtime's model editor knows no
 //! custom operators).
 
-use super::node::{Attr, Data, Feed, OneNode};
+use super::{Attr, Data, Feed, OneNode};
 
 const FLOAT: u64 = 1;
 const INT32: u64 = 6;
