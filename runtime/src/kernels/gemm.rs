@@ -5,6 +5,8 @@
 
 #![allow(unsafe_code)]
 
+use std::ops::Range;
+
 use super::isa::{Isa, versioned};
 
 /// A matrix read element by element.
@@ -126,6 +128,10 @@ impl<I: Isa> Product<I> {
     #[inline(always)]
     fn band<const M: usize>(self, row: usize) {
         let mut column = 0;
+        while I::WIDE && M <= 4 && column + 4 * I::LANES <= self.columns {
+            self.tile::<M, 4>(row, column, 4 * I::LANES);
+            column += 4 * I::LANES;
+        }
         while column + 2 * I::LANES <= self.columns {
             self.tile::<M, 2>(row, column, 2 * I::LANES);
             column += 2 * I::LANES;
@@ -213,17 +219,123 @@ versioned!(
 );
 
 #[inline(always)]
-#[expect(clippy::indexing_slicing, reason = "loops run over checked extents")]
 fn transpose_body<I: Isa>(
-    _: I,
+    isa: I,
     (rows, columns): (usize, usize),
     (from, from_row): (&[f32], usize),
     (to, to_row): (&mut [f32], usize),
 ) {
-    for r in 0..rows {
-        let from = &from[r * from_row..r * from_row + columns];
-        for (c, &x) in from.iter().enumerate() {
-            to[c * to_row + r] = x;
+    if rows == 0 || columns == 0 {
+        return;
+    }
+    assert!((rows - 1) * from_row + columns <= from.len());
+    assert!((columns - 1) * to_row + rows <= to.len());
+    let turned = (rows - rows % I::TURNED, columns - columns % I::TURNED);
+    for row in (0..turned.0).step_by(I::TURNED) {
+        for column in (0..turned.1).step_by(I::TURNED) {
+            let from = from.as_ptr().wrapping_add(row * from_row + column);
+            let to = to.as_mut_ptr().wrapping_add(column * to_row + row);
+            // SAFETY: a block inside both matrices, whose extents were checked above.
+            unsafe { isa.turn((from, from_row), (to, to_row)) };
         }
+    }
+    let mut copy = |row: usize, columns: Range<usize>| {
+        for column in columns {
+            if let (Some(&x), Some(to)) = (
+                from.get(row * from_row + column),
+                to.get_mut(column * to_row + row),
+            ) {
+                *to = x;
+            }
+        }
+    };
+    (0..turned.0).for_each(|row| copy(row, turned.1..columns));
+    (turned.0..rows).for_each(|row| copy(row, 0..columns));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::isa::Level;
+    use super::super::testing::{Random, assert_close, assert_same};
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn products_are_products(
+            seed: u64, rows in 0..20usize, columns in 0..70usize, inner in 0..20usize,
+            extra in 0..3usize, keep in prop_oneof![Just(0.0_f32), Just(1.0), Just(-0.5)],
+        ) {
+            let mut random = Random::new(seed);
+            let left = random.floats((rows + 1) * (inner + extra + 1), 1.0);
+            let right = random.floats((inner + 1) * (columns + extra), 1.0);
+            let before = random.floats((rows + 1) * (columns + extra), 1.0);
+            let (left_row, row) = (inner + extra + 1, columns + extra);
+            for (left_row, column) in [(left_row, 1), (1, rows + 1)] {
+                let mut expected: Vec<f64> = before.iter().map(|&x| x.into()).collect();
+                for i in 0..rows * columns {
+                    let (m, n) = (i / columns, i % columns);
+                    let terms = (0..inner).map(|k| {
+                        f64::from(left[m * left_row + k * column]) * f64::from(right[k * row + n])
+                    });
+                    let at = m * row + n;
+                    expected[at] = f64::from(keep) * expected[at] + terms.sum::<f64>();
+                }
+                for level in Level::available() {
+                    let mut found = before.clone();
+                    multiply(
+                        level,
+                        Extents { rows, columns, inner },
+                        Left { data: &left, row: left_row, column },
+                        Right { data: &right, row },
+                        Into { data: &mut found, row, keep },
+                    );
+                    assert_close("product", &found, &expected, 1e-5);
+                }
+            }
+        }
+
+        #[test]
+        fn transposes_are_transposes(
+            seed: u64, rows in 0..40usize, columns in 0..40usize, extra in 0..3usize,
+        ) {
+            let (from_row, to_row) = (columns + extra, rows + extra);
+            let from = Random::new(seed).floats((rows + 1) * from_row, 1.0);
+            let mut expected = vec![0.0; (columns + 1) * to_row];
+            for i in 0..rows * columns {
+                let (row, column) = (i / columns, i % columns);
+                expected[column * to_row + row] = from[row * from_row + column];
+            }
+            for level in Level::available() {
+                let mut found = vec![0.0; expected.len()];
+                transpose(level, (rows, columns), (&from, from_row), (&mut found, to_row));
+                assert_same("transpose", &found, &expected);
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "assertion failed")]
+    fn a_product_outside_its_operands_is_refused() {
+        let extents = Extents {
+            rows: 2,
+            columns: 4,
+            inner: 3,
+        };
+        let left = Left {
+            data: &[0.0; 6],
+            row: 3,
+            column: 1,
+        };
+        let right = Right {
+            data: &[0.0; 11],
+            row: 4,
+        };
+        let into = Into {
+            data: &mut [0.0; 8],
+            row: 4,
+            keep: 0.0,
+        };
+        multiply(Level::best(), extents, left, right, into);
     }
 }

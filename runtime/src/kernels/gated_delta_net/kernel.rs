@@ -11,7 +11,7 @@ use super::super::error::KernelError;
 use super::super::isa::{Isa, Level, versioned};
 use super::super::memory::Cells;
 use super::super::parallel::Parallel;
-use super::super::scratch::with_scratch;
+use super::super::scratch::Scratch;
 use super::chunked::{CHUNK, Dims, Work};
 use super::layout::Heads;
 use super::prepare::{Inputs, Prepared};
@@ -68,13 +68,11 @@ pub(crate) fn run(
             head: item % step.heads.values,
         };
         if step.batch.range(at.row).len() <= SHORT {
-            let len = STRIP * step.heads.key_dim;
-            with_scratch(len, |scratch| recur(level, step, prepared, at, scratch));
+            let mut scratch = Scratch::lend(STRIP * step.heads.key_dim);
+            recur(level, step, prepared, at, scratch.floats());
         } else {
-            let len = chunk_dims(step.heads).scratch();
-            with_scratch(len, |scratch| {
-                recur_in_chunks(level, step, prepared, at, scratch)
-            });
+            let mut scratch = Scratch::lend(chunk_dims(step.heads).scratch());
+            recur_in_chunks(level, step, prepared, at, scratch.floats());
         }
     })
 }

@@ -133,11 +133,8 @@ fn prepare_body<I: Isa>(isa: I, to: &Target<'_>, inputs: Inputs<'_>, token: usiz
         let query = unsafe { to.queries.part_mut(at * dim, dim) };
         // SAFETY: as above.
         let key = unsafe { to.keys.part_mut(at * dim, dim) };
-        // SAFETY: as above.
-        let product = unsafe { to.products.part_mut(at, 1) };
         normalise(isa, q, scale, query);
         normalise(isa, k, 1.0, key);
-        product[0] = dot(isa, query, key);
     }
     for head in 0..to.heads.values {
         let (from, at) = (token * to.heads.values + head, head * to.tokens + token);

@@ -99,14 +99,14 @@ fn advance_rows<I: Isa, const R: usize>(
         after,
         dim,
     };
-    let seen = rows.inner_products::<R>(token);
+    let seen = rows.inner_products::<R>(token.key);
     let mut deltas = [0.0; R];
-    for (r, (by_key, by_query)) in seen.into_iter().enumerate() {
+    for (r, by_key) in seen.into_iter().enumerate() {
         deltas[r] = token.rate * isa.fma(-token.decay, by_key, strip.value[row + r]);
-        strip.delta[row + r] = deltas[r];
-        strip.output[row + r] = isa.fma(deltas[r], token.product, token.decay * by_query);
     }
-    rows.transit::<R>(token.decay, token.key, deltas);
+    strip.delta[row..row + R].copy_from_slice(&deltas);
+    let outputs = rows.transit::<R>(token, deltas);
+    strip.output[row..row + R].copy_from_slice(&outputs);
 }
 
 /// Some rows of `dim` floats each, which are read at `before` and written at `after`: one place, or two
@@ -120,38 +120,54 @@ struct Rows<I> {
 }
 
 impl<I: Isa> Rows<I> {
-    /// Of each row with the key and with the query of a token.
+    /// Of each row with one vector.
     #[inline(always)]
-    fn inner_products<const R: usize>(self, token: Token<'_>) -> [(f32, f32); R] {
+    fn inner_products<const R: usize>(self, vector: &[f32]) -> [f32; R] {
         let isa = self.isa;
-        let mut sums = [(isa.splat(0.0), isa.splat(0.0)); R];
+        let mut sums = [isa.splat(0.0); R];
+        for (at, vector) in vector.chunks(I::LANES).enumerate() {
+            let len = vector.len();
+            let vector = isa.get(vector);
+            for (r, sum) in sums.iter_mut().enumerate() {
+                *sum = isa.mul_add(self.read(r, at * I::LANES, len), vector, *sum);
+            }
+        }
+        self.totals(sums)
+    }
+
+    /// Takes each row across one transition, `s = s * decay; s = s + key * delta`, and returns its inner
+    /// product with the query.
+    ///
+    /// The query meets the state after the transition. Its product with the state before, corrected by
+    /// the change, would be known earlier, but loses digits where the change cancels what was there.
+    #[inline(always)]
+    fn transit<const R: usize>(self, token: Token<'_>, deltas: [f32; R]) -> [f32; R] {
+        let isa = self.isa;
+        let decay = isa.splat(token.decay);
+        let deltas = deltas.map(|delta| isa.splat(delta));
+        let mut sums = [isa.splat(0.0); R];
         let vectors = token.key.chunks(I::LANES).zip(token.query.chunks(I::LANES));
         for (at, (key, query)) in vectors.enumerate() {
             let len = key.len();
             let (key, query) = (isa.get(key), isa.get(query));
-            for (r, (by_key, by_query)) in sums.iter_mut().enumerate() {
-                let s = self.read(r, at * I::LANES, len);
-                *by_key = isa.mul_add(s, key, *by_key);
-                *by_query = isa.mul_add(s, query, *by_query);
+            for (r, (&delta, sum)) in deltas.iter().zip(&mut sums).enumerate() {
+                let s = isa.mul(self.read(r, at * I::LANES, len), decay);
+                let s = isa.mul_add(key, delta, s);
+                self.write(r, at * I::LANES, len, s);
+                *sum = isa.mul_add(s, query, *sum);
             }
         }
-        sums.map(|(by_key, by_query)| (isa.sum(by_key), isa.sum(by_query)))
+        self.totals(sums)
     }
 
-    /// Each row across one transition: `s = s * decay; s = s + key * delta`.
     #[inline(always)]
-    fn transit<const R: usize>(self, decay: f32, key: &[f32], deltas: [f32; R]) {
-        let isa = self.isa;
-        let decay = isa.splat(decay);
-        let deltas = deltas.map(|delta| isa.splat(delta));
-        for (at, key) in key.chunks(I::LANES).enumerate() {
-            let len = key.len();
-            let key = isa.get(key);
-            for (r, &delta) in deltas.iter().enumerate() {
-                let s = isa.mul(self.read(r, at * I::LANES, len), decay);
-                self.write(r, at * I::LANES, len, isa.mul_add(key, delta, s));
-            }
+    fn totals<const R: usize>(self, sums: [I::Vector; R]) -> [f32; R] {
+        let mut totals = [0.0; R];
+        match sums.as_chunks::<4>() {
+            ([four], []) => totals.copy_from_slice(&self.isa.sums(*four)),
+            _ => totals = sums.map(|sum| self.isa.sum(sum)),
         }
+        totals
     }
 
     /// `len` floats (at most a vector) of row `r` from `at` on, before the token.

@@ -85,4 +85,20 @@ impl Isa for Baseline {
         let [a, b, c, d] = vector;
         (a + c) + (b + d)
     }
+
+    const TURNED: usize = LANES;
+
+    #[inline(always)]
+    unsafe fn turn(self, (from, from_row): (*const f32, usize), (to, to_row): (*mut f32, usize)) {
+        let rows: [Self::Vector; LANES] = std::array::from_fn(|row| {
+            // SAFETY: the caller vouches for the rows.
+            unsafe { self.load(from.wrapping_add(row * from_row)) }
+        });
+        let [[a, b, c, d], [e, f, g, h], [i, j, k, l], [m, n, o, p]] = rows;
+        let columns = [[a, e, i, m], [b, f, j, n], [c, g, k, o], [d, h, l, p]];
+        for (row, column) in columns.into_iter().enumerate() {
+            // SAFETY: the caller vouches for the rows.
+            unsafe { self.store(column, to.wrapping_add(row * to_row)) };
+        }
+    }
 }

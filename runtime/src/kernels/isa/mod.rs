@@ -71,6 +71,21 @@ pub(crate) trait Isa: Copy {
     /// The sum of the lanes, always in the same order.
     fn sum(self, vector: Self::Vector) -> f32;
 
+    /// As [`Isa::sum`], of four vectors at once and in another order.
+    #[inline(always)]
+    fn sums(self, vectors: [Self::Vector; 4]) -> [f32; 4] {
+        vectors.map(|vector| self.sum(vector))
+    }
+
+    /// Rows and columns of the block that [`Isa::turn`] transposes.
+    const TURNED: usize;
+
+    /// Transposes a block of [`Isa::TURNED`] rows and columns, rows `from.1` and `to.1` floats apart.
+    ///
+    /// # Safety
+    /// All rows must be valid, for reads from `from` and for writes to `to`.
+    unsafe fn turn(self, from: (*const f32, usize), to: (*mut f32, usize));
+
     /// The first [`Isa::LANES`] floats of a slice, or all of a shorter one and zeros.
     #[inline(always)]
     fn get(self, from: &[f32]) -> Self::Vector {
@@ -188,6 +203,8 @@ mod tests {
             expected.resize(I::LANES, 0.0);
             assert_eq!(lanes(vector), expected);
         }
+        let four = [0, 1, 2, 3].map(|at| isa.get(&from[at..]));
+        assert_eq!(isa.sums(four), four.map(|vector| isa.sum(vector)));
         let (a, b) = (isa.get(&from[3..]), isa.splat(2.0));
         for lane in 0..I::LANES {
             let x = from[3 + lane];

@@ -5,11 +5,12 @@
 use std::arch::is_x86_feature_detected as has;
 use std::arch::x86_64::{
     __m256, __m256i, __m512, _mm_add_ps, _mm_add_ss, _mm_cvtss_f32, _mm_movehl_ps, _mm_shuffle_ps,
-    _mm256_add_ps, _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_fmadd_ps, _mm256_loadu_ps,
-    _mm256_loadu_si256, _mm256_maskload_ps, _mm256_maskstore_ps, _mm256_mul_ps, _mm256_set1_ps,
-    _mm256_storeu_ps, _mm512_add_ps, _mm512_castps512_ps256, _mm512_extractf32x8_ps,
-    _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_mul_ps,
-    _mm512_set1_ps, _mm512_storeu_ps,
+    _mm256_add_ps, _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_fmadd_ps, _mm256_hadd_ps,
+    _mm256_loadu_ps, _mm256_loadu_si256, _mm256_maskload_ps, _mm256_maskstore_ps, _mm256_mul_ps,
+    _mm256_permute2f128_ps, _mm256_set1_ps, _mm256_shuffle_ps, _mm256_storeu_ps,
+    _mm256_unpackhi_ps, _mm256_unpacklo_ps, _mm512_add_ps, _mm512_castps512_ps256,
+    _mm512_extractf32x8_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_mask_storeu_ps,
+    _mm512_maskz_loadu_ps, _mm512_mul_ps, _mm512_set1_ps, _mm512_storeu_ps,
 };
 
 use super::Isa;
@@ -121,6 +122,28 @@ impl Isa for Avx2 {
         // SAFETY: `self` proves AVX2.
         unsafe { sum(vector) }
     }
+
+    #[inline(always)]
+    fn sums(self, vectors: [__m256; 4]) -> [f32; 4] {
+        // SAFETY: `self` proves AVX2.
+        unsafe { sums(vectors) }
+    }
+
+    const TURNED: usize = 8;
+
+    #[inline(always)]
+    unsafe fn turn(self, (from, from_row): (*const f32, usize), (to, to_row): (*mut f32, usize)) {
+        let rows: [__m256; 8] = std::array::from_fn(|row| {
+            // SAFETY: the caller vouches for the rows.
+            unsafe { self.load(from.wrapping_add(row * from_row)) }
+        });
+        // SAFETY: `self` proves AVX2.
+        let columns = unsafe { turn(rows) };
+        for (row, column) in columns.into_iter().enumerate() {
+            // SAFETY: the caller vouches for the rows.
+            unsafe { self.store(column, to.wrapping_add(row * to_row)) };
+        }
+    }
 }
 
 impl Isa for Avx512 {
@@ -187,15 +210,85 @@ impl Isa for Avx512 {
 
     #[inline(always)]
     fn sum(self, vector: __m512) -> f32 {
-        #[target_feature(enable = "avx2,avx512f,avx512dq")]
-        #[inline]
-        fn halves(vector: __m512) -> __m256 {
-            let low = _mm512_castps512_ps256(vector);
-            _mm256_add_ps(low, _mm512_extractf32x8_ps::<1>(vector))
-        }
         // SAFETY: `self` proves AVX-512.
         self.0.sum(unsafe { halves(vector) })
     }
+
+    #[inline(always)]
+    fn sums(self, vectors: [__m512; 4]) -> [f32; 4] {
+        // SAFETY: `self` proves AVX-512.
+        self.0.sums(vectors.map(|vector| unsafe { halves(vector) }))
+    }
+
+    const TURNED: usize = Avx2::TURNED;
+
+    #[inline(always)]
+    unsafe fn turn(self, from: (*const f32, usize), to: (*mut f32, usize)) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.0.turn(from, to) };
+    }
+}
+
+/// The sum of both halves.
+#[target_feature(enable = "avx2,avx512f,avx512dq")]
+#[inline]
+fn halves(vector: __m512) -> __m256 {
+    let low = _mm512_castps512_ps256(vector);
+    _mm256_add_ps(low, _mm512_extractf32x8_ps::<1>(vector))
+}
+
+/// The sum of the lanes of each vector.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn sums([a, b, c, d]: [__m256; 4]) -> [f32; 4] {
+    let all = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+    let low = _mm256_castps256_ps128(all);
+    let sums = _mm_add_ps(low, _mm256_extractf128_ps::<1>(all));
+    [
+        _mm_cvtss_f32(sums),
+        _mm_cvtss_f32(_mm_shuffle_ps::<1>(sums, sums)),
+        _mm_cvtss_f32(_mm_shuffle_ps::<2>(sums, sums)),
+        _mm_cvtss_f32(_mm_shuffle_ps::<3>(sums, sums)),
+    ]
+}
+
+/// Transposes eight rows.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn turn(rows: [__m256; 8]) -> [__m256; 8] {
+    let [a, b, c, d, e, f, g, h] = rows;
+    let pairs = [
+        _mm256_unpacklo_ps(a, b),
+        _mm256_unpackhi_ps(a, b),
+        _mm256_unpacklo_ps(c, d),
+        _mm256_unpackhi_ps(c, d),
+        _mm256_unpacklo_ps(e, f),
+        _mm256_unpackhi_ps(e, f),
+        _mm256_unpacklo_ps(g, h),
+        _mm256_unpackhi_ps(g, h),
+    ];
+    let [a, b, c, d, e, f, g, h] = pairs;
+    let fours = [
+        _mm256_shuffle_ps::<0x44>(a, c),
+        _mm256_shuffle_ps::<0xee>(a, c),
+        _mm256_shuffle_ps::<0x44>(b, d),
+        _mm256_shuffle_ps::<0xee>(b, d),
+        _mm256_shuffle_ps::<0x44>(e, g),
+        _mm256_shuffle_ps::<0xee>(e, g),
+        _mm256_shuffle_ps::<0x44>(f, h),
+        _mm256_shuffle_ps::<0xee>(f, h),
+    ];
+    let [a, b, c, d, e, f, g, h] = fours;
+    [
+        _mm256_permute2f128_ps::<0x20>(a, e),
+        _mm256_permute2f128_ps::<0x20>(b, f),
+        _mm256_permute2f128_ps::<0x20>(c, g),
+        _mm256_permute2f128_ps::<0x20>(d, h),
+        _mm256_permute2f128_ps::<0x31>(a, e),
+        _mm256_permute2f128_ps::<0x31>(b, f),
+        _mm256_permute2f128_ps::<0x31>(c, g),
+        _mm256_permute2f128_ps::<0x31>(d, h),
+    ]
 }
 
 /// The first `len` lanes (at most 16) on.

@@ -1,6 +1,5 @@
 //! One step of `pawl::PagedAttention`, without ONNX Runtime.
 
-#![allow(unsafe_code)]
 #![expect(
     clippy::indexing_slicing,
     reason = "tiles are cut to extents checked at the entry"
@@ -8,20 +7,23 @@
 
 use super::super::batch::Batch;
 use super::super::error::KernelError;
-use super::super::gemm::{Extents as Product, Into, Left, Right, multiply, transpose};
-use super::super::isa::{Isa, Level, versioned};
-use super::super::math::exp;
+use super::super::isa::Level;
 use super::super::memory::Cells;
 use super::super::parallel::Parallel;
 use super::super::scratch::Scratch as Lent;
+use super::attend::{Item, Merge, Partials, attend, merge};
 use super::plan::{Extents, Plan};
 use super::project::{Norm, Rotation, project};
 
-/// Most positions whose scores are computed together.
-const POSITIONS: usize = 32;
-
-/// Query vectors (tokens times heads of a group) that share one pass over the cache.
+/// Query vectors (tokens times heads of a group) of a long row that share one pass over the cache.
 const VECTORS: usize = 64;
+
+/// Longest row that goes through the cache all heads at once, position by position as the cache lies
+/// in memory, cut into parts that different threads can take.
+const SHORT: usize = 16;
+
+/// Positions of a part of a short row, per two tokens.
+const PART: usize = 128;
 
 /// One step over a packed batch. Every tensor has the shape that `extents` and `batch` imply.
 #[derive(Clone, Copy, Debug)]
@@ -52,21 +54,88 @@ pub(crate) struct Step<'a> {
     pub(crate) output: Cells<'a>,
 }
 
-/// Tokens of one row that go through the cache together, for one key head.
-#[derive(Clone, Copy, Debug)]
-struct Tile {
-    row: usize,
-    /// First local token.
-    first: usize,
-    tokens: usize,
-}
-
 /// What a step keeps between calls, to allocate once.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
+    /// `[kv_heads, tokens, group, dim]`.
     queries: Vec<f32>,
-    tiles: Vec<Tile>,
+    /// Row of each token.
     rows: Vec<usize>,
+    items: Vec<Item>,
+    merges: Vec<Merge>,
+    /// Sums, totals and largest scores of parts.
+    partials: Vec<f32>,
+}
+
+impl Scratch {
+    fn plan(&mut self, step: &Step<'_>) {
+        self.rows.clear();
+        self.items.clear();
+        self.merges.clear();
+        let mut partials = 0;
+        for row in 0..step.batch.rows() {
+            let tokens = step.batch.range(row).len();
+            self.rows.resize(self.rows.len() + tokens, row);
+            if tokens <= SHORT {
+                self.plan_short(step, row, &mut partials);
+            } else {
+                self.plan_long(step, row);
+            }
+        }
+        let tokens = self.rows.len();
+        self.queries
+            .resize(tokens * step.extents.heads * step.extents.dim, 0.0);
+        self.partials.resize(partials, 0.0);
+    }
+
+    fn plan_short(&mut self, step: &Step<'_>, row: usize, partials: &mut usize) {
+        let tokens = step.batch.range(row).len();
+        let end = step.plan.past(row) + tokens;
+        let part = PART * tokens.div_ceil(2);
+        let parts = end.div_ceil(part);
+        let size = Partials::size(step.extents, tokens);
+        if parts > 1 {
+            self.merges.push(Merge {
+                row,
+                first: *partials,
+                parts,
+            });
+        }
+        for start in (0..end).step_by(part) {
+            let partial = (parts > 1).then_some(*partials);
+            *partials += if parts > 1 { size } else { 0 };
+            let positions = (start, end.min(start + part));
+            let heads = (0, step.extents.kv_heads);
+            self.items.push(Item {
+                row,
+                first: 0,
+                tokens,
+                heads,
+                positions,
+                partial,
+            });
+        }
+    }
+
+    fn plan_long(&mut self, step: &Step<'_>, row: usize) {
+        let count = step.batch.range(row).len();
+        let width = (VECTORS / step.extents.group()).max(1);
+        for first in (0..count).step_by(width) {
+            let tokens = width.min(count - first);
+            let positions = (0, step.plan.past(row) + first + tokens);
+            for head in 0..step.extents.kv_heads {
+                let heads = (head, head + 1);
+                self.items.push(Item {
+                    row,
+                    first,
+                    tokens,
+                    heads,
+                    positions,
+                    partial: None,
+                });
+            }
+        }
+    }
 }
 
 /// Runs a step. A row's outputs depend on that row alone.
@@ -75,233 +144,26 @@ pub(crate) fn run(
     scratch: &mut Scratch,
     threads: &dyn Parallel,
 ) -> Result<(), KernelError> {
+    scratch.plan(step);
     let (extents, level) = (step.extents, step.level);
-    let tokens = step.qkv.len() / extents.packed();
-    scratch
-        .queries
-        .resize(tokens * extents.heads * extents.dim, 0.0);
-    scratch.rows.clear();
-    scratch.tiles.clear();
-    let width = (VECTORS / extents.group()).max(1);
-    for row in 0..step.batch.rows() {
-        let count = step.batch.range(row).len();
-        scratch.rows.resize(scratch.rows.len() + count, row);
-        scratch
-            .tiles
-            .extend((0..count).step_by(width).map(|first| Tile {
-                row,
-                first,
-                tokens: width.min(count - first),
-            }));
-    }
     let queries = Cells::new(&mut scratch.queries);
-    let rows = &scratch.rows;
-    threads.run(tokens, extents.packed() * 4, &|token| {
+    let partials = Cells::new(&mut scratch.partials);
+    let (rows, items, merges) = (&scratch.rows, &scratch.items, &scratch.merges);
+    threads.run(rows.len(), extents.packed() * 4, &|token| {
         project(level, step, queries, rows[token], token);
     })?;
-    let longest = (0..step.batch.rows())
-        .map(|row| step.plan.past(row) + step.batch.range(row).len())
+    let cost = items
+        .iter()
+        .map(|item| item.cost(extents))
         .max()
         .unwrap_or(0);
-    let tiles = &scratch.tiles;
-    let cost = 2 * longest * extents.dim * width.min(tokens) * extents.group();
-    threads.run(tiles.len() * extents.kv_heads, cost, &|item| {
-        let (tile, head) = (tiles[item / extents.kv_heads], item % extents.kv_heads);
-        let vectors = tile.tokens * extents.group();
-        let len = POSITIONS * (vectors + extents.dim) + vectors * (extents.dim + 2);
-        with_scratch(len, |scratch| {
-            attend(level, step, queries, (tile, head), scratch)
-        });
+    threads.run(items.len(), cost, &|item| {
+        let mut lent = Lent::lend(items[item].scratch(extents));
+        attend(level, step, (queries, partials), items[item], lent.floats());
+    })?;
+    let tokens = merges.iter().map(|merge| step.batch.range(merge.row).len());
+    let cost = tokens.max().unwrap_or(0) * extents.heads * extents.dim * 8;
+    threads.run(merges.len(), cost, &|index| {
+        merge(level, step, partials, merges[index]);
     })
-}
-
-versioned!(
-    fn attend(
-        step: &Step<'_>,
-        queries: Cells<'_>,
-        item: (Tile, usize),
-        scratch: &mut [f32],
-    ) => attend_body
-);
-
-/// Running softmax of the query vectors of a tile.
-struct Softmax<'s> {
-    /// `[vectors, POSITIONS]`: scores, then weights, of some positions.
-    scores: &'s mut [f32],
-    /// `[vectors, dim]`: weighted sum of the values so far.
-    sums: &'s mut [f32],
-    /// `[vectors]`: largest score so far.
-    largest: &'s mut [f32],
-    /// `[vectors]`: sum of the weights so far.
-    totals: &'s mut [f32],
-}
-
-#[inline(always)]
-fn attend_body<I: Isa>(
-    isa: I,
-    step: &Step<'_>,
-    queries: Cells<'_>,
-    (tile, head): (Tile, usize),
-    scratch: &mut [f32],
-) {
-    let Extents { dim, .. } = step.extents;
-    let group = step.extents.group();
-    let vectors = tile.tokens * group;
-    let (scores, rest) = scratch.split_at_mut(vectors * POSITIONS);
-    let (keys, rest) = rest.split_at_mut(dim * POSITIONS);
-    let (sums, rest) = rest.split_at_mut(vectors * dim);
-    let (largest, totals) = rest.split_at_mut(vectors);
-    sums.fill(0.0);
-    largest.fill(f32::NEG_INFINITY);
-    totals.fill(0.0);
-    let mut softmax = Softmax {
-        scores,
-        sums,
-        largest,
-        totals,
-    };
-    let tokens = step.qkv.len() / step.extents.packed();
-    let first = step.batch.range(tile.row).start + tile.first;
-    let from = (head * tokens + first) * group * dim;
-    // SAFETY: queries were written in the first half of the step and are only read now.
-    let queries = unsafe { queries.part(from, vectors * dim) };
-    let reach = step.plan.past(tile.row) + tile.first + 1;
-    let end = reach + tile.tokens - 1;
-    let mut position = 0;
-    while position < end {
-        let run = POSITIONS.min(step.plan.run(position)).min(end - position);
-        let slot = step.plan.slot(tile.row, position);
-        score(step, (slot, head, run), queries, keys, softmax.scores);
-        weigh(isa, step, &mut softmax, (reach, position, run));
-        gather(step, (slot, head, run), &mut softmax);
-        position += run;
-    }
-    finish(step, (first, head), &softmax);
-}
-
-/// Scores of all vectors against `run` adjacent slots.
-#[inline(always)]
-fn score(
-    step: &Step<'_>,
-    (slot, head, run): (usize, usize, usize),
-    queries: &[f32],
-    packed: &mut [f32],
-    scores: &mut [f32],
-) {
-    let Extents { dim, .. } = step.extents;
-    let stride = step.extents.cached();
-    // SAFETY: the cache was written in the first half of the step and is only read now.
-    let keys = unsafe {
-        step.keys
-            .part(slot * stride + head * dim, (run - 1) * stride + dim)
-    };
-    transpose(step.level, (run, dim), (keys, stride), (packed, POSITIONS));
-    multiply(
-        step.level,
-        Product {
-            rows: queries.len() / dim,
-            columns: run,
-            inner: dim,
-        },
-        Left {
-            data: queries,
-            row: dim,
-            column: 1,
-        },
-        Right {
-            data: packed,
-            row: POSITIONS,
-        },
-        Into {
-            data: scores,
-            row: POSITIONS,
-            keep: 0.0,
-        },
-    );
-}
-
-/// Turns the scores of `run` positions from `position` on into weights. The first token of the tile sees
-/// the positions below `reach`, each later token one more.
-#[inline(always)]
-fn weigh<I: Isa>(
-    isa: I,
-    step: &Step<'_>,
-    softmax: &mut Softmax<'_>,
-    (reach, position, run): (usize, usize, usize),
-) {
-    let (dim, group) = (step.extents.dim, step.extents.group());
-    for (vector, scores) in softmax.scores.chunks_exact_mut(POSITIONS).enumerate() {
-        let seen = (reach + vector / group).saturating_sub(position).min(run);
-        let (scores, hidden) = scores[..run].split_at_mut(seen);
-        hidden.fill(0.0);
-        let before = softmax.largest[vector];
-        let largest = scores
-            .iter()
-            .fold(before, |a, &b| if b > a { b } else { a });
-        let mut total = 0.0;
-        for score in &mut *scores {
-            *score = exp(isa, *score - largest);
-        }
-        for &mut weight in scores {
-            total += weight;
-        }
-        if largest > before {
-            let shrink = exp(isa, before - largest);
-            softmax.totals[vector] *= shrink;
-            for sum in &mut softmax.sums[vector * dim..(vector + 1) * dim] {
-                *sum *= shrink;
-            }
-            softmax.largest[vector] = largest;
-        }
-        softmax.totals[vector] += total;
-    }
-}
-
-/// Adds the weighted values of `run` adjacent slots.
-#[inline(always)]
-fn gather(step: &Step<'_>, (slot, head, run): (usize, usize, usize), softmax: &mut Softmax<'_>) {
-    let Extents { dim, .. } = step.extents;
-    let stride = step.extents.cached();
-    // SAFETY: the cache was written in the first half of the step and is only read now.
-    let values = unsafe {
-        step.values
-            .part(slot * stride + head * dim, (run - 1) * stride + dim)
-    };
-    multiply(
-        step.level,
-        Product {
-            rows: softmax.totals.len(),
-            columns: dim,
-            inner: run,
-        },
-        Left {
-            data: softmax.scores,
-            row: POSITIONS,
-            column: 1,
-        },
-        Right {
-            data: values,
-            row: stride,
-        },
-        Into {
-            data: softmax.sums,
-            row: dim,
-            keep: 1.0,
-        },
-    );
-}
-
-#[inline(always)]
-fn finish(step: &Step<'_>, (first, head): (usize, usize), softmax: &Softmax<'_>) {
-    let (dim, group) = (step.extents.dim, step.extents.group());
-    for (vector, sums) in softmax.sums.chunks_exact(dim).enumerate() {
-        let query_head = head * group + vector % group;
-        let at = ((first + vector / group) * step.extents.heads + query_head) * dim;
-        // SAFETY: this piece of work alone has these tokens of these heads.
-        let output = unsafe { step.output.part_mut(at, dim) };
-        let factor = 1.0 / softmax.totals[vector];
-        for (output, &sum) in output.iter_mut().zip(sums) {
-            *output = sum * factor;
-        }
-    }
 }

@@ -1,5 +1,6 @@
 //! `pawl::PagedAttention`: causal attention over a block-table key/value cache.
 
+mod attend;
 mod kernel;
 mod operator;
 mod plan;

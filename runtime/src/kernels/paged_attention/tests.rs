@@ -273,7 +273,7 @@ impl Case {
 fn shapes() -> impl Strategy<Value = Shape> {
     let row = (
         prop_oneof![1..9usize, 15..18usize, Just(70)],
-        prop_oneof![Just(0), 1..100usize],
+        prop_oneof![Just(0), 1..100usize, 120..700usize],
     );
     let heads = (
         1..4usize,
