@@ -36,7 +36,7 @@ fn scripted(text: Vec<u32>, prompt: usize) -> impl Fn(&[u32], usize) -> Vec<u32>
     move |tokens, most| {
         let done = tokens.len() - prompt;
         let known = text.get(done..).unwrap_or_default();
-        let wrong = (done.wrapping_mul(2_654_435_761) >> 7) % (most + 1);
+        let wrong = (done.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 59) % (most + 1);
         let err = |(index, token): (usize, &u32)| if index == wrong { token ^ 1 } else { *token };
         known.iter().take(most).enumerate().map(err).collect()
     }
