@@ -2,6 +2,12 @@
 //! ratio. `cargo bench -p pawl --bench kernels [-- NAME]` prints the least time of many runs on one
 //! thread, in microseconds.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::duplicate_mod,
+    reason = "the kernels and the tests' one-node graphs are compiled into this target as they are"
+)]
+
 // The kernels are private to the library; this target compiles them itself.
 #[path = "../src/kernels/mod.rs"]
 #[allow(

@@ -1,5 +1,13 @@
 //! Exported fixtures compute what the reference computed, however the work is cut.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a case stops where its expectations fail, and prints what excuses it"
+)]
+
 use pawl::{
     Engine, EngineOptions, EvaluateOptions, Evaluation, LoadOptions, Request, SamplingParams,
 };

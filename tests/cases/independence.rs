@@ -3,6 +3,14 @@
 //! The comparison is exact. Where two runs part all the same, the only excuse is a near tie: the case then prints the
 //! decision margin and fails if it is 1e-4 or more.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a case stops where its expectations fail, and prints what excuses it"
+)]
+
 use pawl::{
     Completion, Engine, EngineOptions, EvaluateOptions, LoadOptions, Request, SamplingParams,
 };

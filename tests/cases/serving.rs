@@ -1,5 +1,13 @@
 //! What callers of an engine can rely on: events, ends, cancellation, bounds.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a case stops where its expectations fail, and prints what excuses it"
+)]
+
 use pawl::{
     Engine, EngineOptions, ErrorCode, Event, FinishReason, LoadOptions, Request, SamplingParams,
     SubmitError,

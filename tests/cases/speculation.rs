@@ -1,5 +1,13 @@
 //! Text with drafts equals text without, and every kept count leaves the state that plain decoding leaves.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a case stops where its expectations fail, and prints what excuses it"
+)]
+
 use pawl::{
     Completion, Engine, EngineOptions, FinishReason, LoadOptions, Request, SamplingParams,
     Speculation, SpeculationStats,

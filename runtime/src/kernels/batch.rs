@@ -185,7 +185,7 @@ impl Checkpoints {
         let slots = if form == CheckpointForm::None {
             0
         } else {
-            count.unsigned_abs() as usize
+            usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX)
         };
         Ok(Self { form, slots })
     }

@@ -163,8 +163,9 @@ impl<I: Isa> Product<I> {
             let right = self.read::<N>(from, columns, whole);
             for (m, sums) in sums.iter_mut().enumerate() {
                 let at = (row + m) * self.left_row + k * self.left_column;
+                let left = self.left.wrapping_add(at);
                 // SAFETY: inside the left operand, whose extents `multiply` checked.
-                let left = isa.splat(unsafe { *self.left.add(at) });
+                let left = isa.splat(unsafe { *left });
                 for (sum, &right) in sums.iter_mut().zip(&right) {
                     *sum = isa.mul_add(left, right, *sum);
                 }

@@ -1,5 +1,7 @@
 //! The `pawl` binary as a caller meets it: output, exit codes, messages.
 
+#![allow(clippy::unwrap_used, reason = "a case stops where its set-up fails")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;

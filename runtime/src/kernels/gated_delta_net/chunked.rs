@@ -272,9 +272,7 @@ impl<'s> Work<'s> {
                 let (before, now) = rest.split_at_mut(row * value);
                 let factors = &self.by_key[(first + row) * CHUNK + first..][..row];
                 for (before, &factor) in before.chunks_exact(value).zip(factors) {
-                    for (d, &b) in now[..value].iter_mut().zip(before) {
-                        *d = isa.fma(factor, b, *d);
-                    }
+                    add_scaled(isa, factor, before, &mut now[..value]);
                 }
             }
         }
@@ -358,4 +356,12 @@ struct Chunk<'a> {
     keys: &'a [f32],
     decays: &'a [f32],
     rates: &'a [f32],
+}
+
+/// `to += factor * from`, element by element.
+#[inline(always)]
+fn add_scaled<I: Isa>(isa: I, factor: f32, from: &[f32], to: &mut [f32]) {
+    for (to, &from) in to.iter_mut().zip(from) {
+        *to = isa.fma(factor, from, *to);
+    }
 }

@@ -1,5 +1,10 @@
 //! Against the definition in float64, against ONNX Runtime's operators, and against itself.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "cases are small and references are rounded to float32 on purpose"
+)]
+
 use proptest::prelude::*;
 
 use super::super::batch::{BankRows, Batch, Captures, Checkpoints};

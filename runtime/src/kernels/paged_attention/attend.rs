@@ -394,7 +394,7 @@ fn merge_body<I: Isa>(isa: I, step: &Step<'_>, partials: Cells<'_>, merge: Merge
     // SAFETY: all parts have been written, and this piece of work alone has those of this row.
     let parts = unsafe { partials.part_mut(merge.first, merge.parts * size) };
     let (first, rest) = parts.split_at_mut(size);
-    let mut joined = Partials::new(first, dim);
+    let joined = Partials::new(first, dim);
     for part in rest.chunks_exact_mut(size) {
         let part = Partials::new(part, dim);
         for vector in 0..joined.totals.len() {

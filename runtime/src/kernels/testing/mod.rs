@@ -1,5 +1,10 @@
 //! What tests of kernels share: one-node graphs, random data, comparisons.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "cases are small and references are rounded to float32 on purpose"
+)]
+
 pub(super) mod one_node;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
