@@ -38,11 +38,12 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// An axis of unknown extent.
-    pub(super) fn symbolic(symbol: &str) -> Self {
+    /// The slots of a checkpoint output: `count` on a step that captures, else none. Nodes with another
+    /// count get another name, for ONNX Runtime takes axes of one name to have one extent.
+    pub(super) fn slots(count: Option<i64>) -> Self {
         Self {
             extent: -1,
-            symbol: symbol.to_owned(),
+            symbol: format!("checkpoint_slots_{}", count.unwrap_or(0)),
         }
     }
 

@@ -74,7 +74,7 @@ fn infer(context: &mut ShapeInferenceContext) {
         return;
     };
     let [_, channels, before] = state;
-    let slots = Axis::symbolic("checkpoint_slots");
+    let slots = Axis::slots(context.attr("checkpoint_count").ok());
     match context.attr::<String>("checkpoint_form").as_deref() {
         Ok("update") => declare(context, 2, &[slots, rows, channels]),
         Ok("state") => declare(context, 2, &[slots, rows, channels, before]),

@@ -490,7 +490,7 @@ fn outputs_have_inferred_shapes() {
         [
             r#"["x.0", "x.1"]"#,
             r#"["state.0", "state.1", "state.2"]"#,
-            r#"["checkpoint_slots", "read.0", "state.1", "state.2"]"#,
+            r#"["checkpoint_slots_4", "read.0", "state.1", "state.2"]"#,
         ]
     );
 }
@@ -503,4 +503,29 @@ fn threads_of_onnx_runtime_do_not_change_bits() {
     let two = case.node().threads(2).run(&case.feeds()).unwrap();
     assert_same("y", &two[0].1, &one[0].1);
     assert_same("bank", &two[1].1, &one[1].1);
+}
+
+#[test]
+fn checkpoints_may_be_left_out() {
+    let mut case = Case::random(7, &[2, 3], (8, 3), ("update", 4));
+    case.rows.counts = vec![2, 3];
+    let all = case.run();
+    let some = case
+        .node()
+        .giving(&["y", "state_out"])
+        .run(&case.feeds())
+        .unwrap();
+    assert_eq!(some, all[..2]);
+    case.rows.counts = vec![0, 0];
+    assert_eq!(case.run()[2].0, [0, 2, 8]);
+    let uncounted = case.node().run(&case.feeds()[..7]).unwrap();
+    assert_eq!(uncounted, case.run());
+}
+
+#[test]
+fn a_step_of_no_rows_does_nothing() {
+    let case = Case::random(7, &[], (8, 3), ("update", 4));
+    let found = case.run();
+    assert_eq!(found[0].0, [0, 8]);
+    assert_eq!(found[1].1, case.bank);
 }

@@ -80,7 +80,7 @@ fn infer(context: &mut ShapeInferenceContext) {
     let Some([rows]) = axes::<1>(&inputs, 7) else {
         return;
     };
-    let slots = Axis::symbolic("checkpoint_slots");
+    let slots = Axis::slots(context.attr("checkpoint_count").ok());
     match context.attr::<String>("checkpoint_form").as_deref() {
         Ok("update") => {
             let all_keys = product(context.attr::<i64>("key_heads").ok(), key_dim.known());

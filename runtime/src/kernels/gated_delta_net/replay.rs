@@ -21,10 +21,15 @@ pub(crate) fn replay<'s>(
     kept: usize,
     into: &mut [f32],
 ) {
-    into.copy_from_slice(state);
     let level = Level::best();
     let layout = heads.transition();
-    for (head, into) in into.chunks_exact_mut(heads.head_state()).enumerate() {
+    let len = heads.head_state();
+    for (head, (into, state)) in into
+        .chunks_exact_mut(len)
+        .zip(state.chunks_exact(len))
+        .enumerate()
+    {
+        into.copy_from_slice(state);
         for t in 0..kept {
             let transition = transitions(t);
             let step = Transition {

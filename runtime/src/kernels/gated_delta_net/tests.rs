@@ -668,11 +668,11 @@ fn outputs_have_inferred_shapes() {
         value_dim: 4,
     };
     for (form, slots) in [
-        ("update", vec!["checkpoint_slots", "read.0", ""]),
+        ("update", vec!["checkpoint_slots_4", "read.0", ""]),
         (
             "state",
             vec![
-                "checkpoint_slots",
+                "checkpoint_slots_4",
                 "read.0",
                 "state.1",
                 "state.2",
@@ -716,4 +716,23 @@ fn threads_of_onnx_runtime_do_not_change_bits() {
             );
         }
     }
+}
+
+#[test]
+fn checkpoints_may_be_left_out() {
+    let heads = Heads {
+        keys: 2,
+        values: 4,
+        key_dim: 8,
+        value_dim: 4,
+    };
+    let mut case = Case::random(7, &[2, 3], heads, ("state", 4));
+    case.rows.counts = vec![2, 3];
+    let all = case.run();
+    let node = case.node().giving(&["output", "state_out"]);
+    assert_eq!(node.run(&case.feeds()).unwrap(), all[..2]);
+    case.rows.counts = vec![0, 0];
+    assert_eq!(case.run()[2].0, [0, 2, 4, 4, 8]);
+    let uncounted = case.node().run(&case.feeds()[..9]).unwrap();
+    assert_eq!(uncounted, case.run());
 }
