@@ -2,17 +2,15 @@
 
 use proptest::prelude::*;
 
-use super::super::kernel::{Activation, Step, Taps, replay, run};
+use super::super::kernel::{Activation, Step, Taps, run};
 use super::super::reference;
 use crate::kernels::batch::{BankRows, Batch, Captures, Checkpoints};
 use crate::kernels::isa::Level;
 use crate::kernels::memory::Cells;
 use crate::kernels::parallel::Parallel;
-use crate::kernels::testing::one_node::{
-    Attr, Bound, Feed, Found, OneNode, absent, floats, ints, symbols,
-};
+use crate::kernels::testing::SERIAL;
+use crate::kernels::testing::one_node::{Attr, Feed, Found, OneNode, absent, floats, ints};
 use crate::kernels::testing::{Random, Rows, assert_close, assert_same, cumulative};
-use crate::kernels::testing::{SERIAL, Threads};
 
 /// A node and the data it is run on.
 #[derive(Clone, Debug)]

@@ -10,19 +10,13 @@ mod refusals;
 
 use proptest::prelude::*;
 
-use super::kernel::{Activation, Step, Taps, replay, run};
-use super::reference;
-use crate::kernels::batch::{BankRows, Batch, Captures, Checkpoints};
+use super::kernel::replay;
 use crate::kernels::isa::Level;
-use crate::kernels::memory::Cells;
-use crate::kernels::parallel::Parallel;
-use crate::kernels::testing::one_node::{
-    Attr, Bound, Feed, Found, OneNode, absent, floats, ints, symbols,
-};
-use crate::kernels::testing::{Random, Rows, assert_close, assert_same, cumulative};
+use crate::kernels::testing::one_node::{Attr, Bound, OneNode, absent, floats};
 use crate::kernels::testing::{SERIAL, Threads};
+use crate::kernels::testing::{assert_close, assert_same};
 
-use case::*;
+use case::{Case, cases};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]

@@ -6,17 +6,12 @@ use super::super::kernel::{Step, run};
 use super::super::layout::Heads;
 use super::super::prepare::{Inputs, Prepared};
 use super::super::reference;
-use super::super::replay::replay;
 use crate::kernels::batch::{BankRows, Batch, Captures, Checkpoints};
 use crate::kernels::isa::Level;
 use crate::kernels::memory::Cells;
 use crate::kernels::parallel::Parallel;
-use crate::kernels::testing::one_node::{
-    Attr, Bound, Feed, Found, OneNode, absent, floats, ints, symbols,
-};
-use crate::kernels::testing::{
-    Random, Rows, SERIAL, Threads, assert_close, assert_same, cumulative,
-};
+use crate::kernels::testing::one_node::{Attr, Feed, Found, OneNode, floats, ints};
+use crate::kernels::testing::{Random, Rows, SERIAL, assert_close, cumulative};
 
 /// A node and the data it is run on.
 #[derive(Clone, Debug)]

@@ -10,23 +10,13 @@ mod refusals;
 
 use proptest::prelude::*;
 
-use super::kernel::{Step, run};
 use super::layout::Heads;
-use super::prepare::{Inputs, Prepared};
-use super::reference;
 use super::replay::replay;
-use crate::kernels::batch::{BankRows, Batch, Captures, Checkpoints};
 use crate::kernels::isa::Level;
-use crate::kernels::memory::Cells;
-use crate::kernels::parallel::Parallel;
-use crate::kernels::testing::one_node::{
-    Attr, Bound, Feed, Found, OneNode, absent, floats, ints, symbols,
-};
-use crate::kernels::testing::{
-    Random, Rows, SERIAL, Threads, assert_close, assert_same, cumulative,
-};
+use crate::kernels::testing::one_node::{Attr, Bound, OneNode, absent, floats};
+use crate::kernels::testing::{Random, SERIAL, Threads, assert_close, assert_same};
 
-use case::*;
+use case::{Case, cases, transpose_heads};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]

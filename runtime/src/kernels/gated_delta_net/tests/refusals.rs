@@ -1,24 +1,10 @@
 //! What is refused, and what shape inference declares.
 
-use proptest::prelude::*;
-
-use super::super::kernel::{Step, run};
 use super::super::layout::Heads;
-use super::super::prepare::{Inputs, Prepared};
-use super::super::reference;
-use super::super::replay::replay;
-use crate::kernels::batch::{BankRows, Batch, Captures, Checkpoints};
-use crate::kernels::isa::Level;
-use crate::kernels::memory::Cells;
-use crate::kernels::parallel::Parallel;
-use crate::kernels::testing::one_node::{
-    Attr, Bound, Feed, Found, OneNode, absent, floats, ints, symbols,
-};
-use crate::kernels::testing::{
-    Random, Rows, SERIAL, Threads, assert_close, assert_same, cumulative,
-};
+use crate::kernels::testing::assert_same;
+use crate::kernels::testing::one_node::{Attr, Bound, Feed, floats, ints, symbols};
 
-use super::case::*;
+use super::case::Case;
 
 /// Feeds a good case with one input replaced and returns the refusal. The bank must be untouched.
 fn refusal(change: impl FnOnce(&mut Vec<Feed>)) -> String {

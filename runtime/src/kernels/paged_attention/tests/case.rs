@@ -10,10 +10,8 @@ use crate::kernels::batch::Batch;
 use crate::kernels::isa::Level;
 use crate::kernels::memory::Cells;
 use crate::kernels::parallel::Parallel;
-use crate::kernels::testing::one_node::{
-    Attr, Bound, Feed, Found, OneNode, absent, floats, ints, symbols,
-};
-use crate::kernels::testing::{Random, SERIAL, Threads, assert_close, assert_same, cumulative};
+use crate::kernels::testing::one_node::{Attr, Feed, Found, OneNode, absent, floats, ints};
+use crate::kernels::testing::{Random, assert_close, assert_same, cumulative};
 
 /// A node and the data it is run on.
 #[derive(Clone, Debug)]

@@ -10,20 +10,12 @@ mod refusals;
 
 use proptest::prelude::*;
 
-use super::kernel::{Scratch, Step, run};
-use super::plan::{Extents, Plan};
-use super::project::{Norm, Rotation};
-use super::reference::{self, Heads, Shaping};
-use crate::kernels::batch::Batch;
+use super::reference::{self, Heads};
 use crate::kernels::isa::Level;
-use crate::kernels::memory::Cells;
-use crate::kernels::parallel::Parallel;
-use crate::kernels::testing::one_node::{
-    Attr, Bound, Feed, Found, OneNode, absent, floats, ints, symbols,
-};
-use crate::kernels::testing::{Random, SERIAL, Threads, assert_close, assert_same, cumulative};
+use crate::kernels::testing::one_node::{Attr, Bound, OneNode};
+use crate::kernels::testing::{SERIAL, Threads, assert_close, assert_same};
 
-use case::*;
+use case::{Case, Shape, cases, shapes};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]

@@ -1,21 +1,10 @@
 //! What is refused, and what shape inference declares.
 
-use proptest::prelude::*;
+use super::super::reference::Heads;
+use crate::kernels::testing::one_node::{Attr, Bound, Feed, absent, floats, ints, symbols};
+use crate::kernels::testing::{Random, assert_same};
 
-use super::super::kernel::{Scratch, Step, run};
-use super::super::plan::{Extents, Plan};
-use super::super::project::{Norm, Rotation};
-use super::super::reference::{self, Heads, Shaping};
-use crate::kernels::batch::Batch;
-use crate::kernels::isa::Level;
-use crate::kernels::memory::Cells;
-use crate::kernels::parallel::Parallel;
-use crate::kernels::testing::one_node::{
-    Attr, Bound, Feed, Found, OneNode, absent, floats, ints, symbols,
-};
-use crate::kernels::testing::{Random, SERIAL, Threads, assert_close, assert_same, cumulative};
-
-use super::case::*;
+use super::case::{Case, Shape};
 
 /// Feeds a good case with one input replaced and returns the refusal. The caches must be untouched.
 fn refusal(change: impl FnOnce(&mut Vec<Feed>)) -> String {
