@@ -75,19 +75,30 @@ impl Stage {
             folder,
             mut made,
         } = self;
-        let (model, old) = (folder.path().join(MODEL), folder.path().join(OLD));
-        sync_folder(&model).map_err(BuildError::write(&model))?;
-        let old = check_free(&output, force)?.then_some(old);
-        put_in_place(&model, &output, old.as_deref(), &mut |from, to| {
-            fs::rename(from, to)
-        })
-        .map_err(BuildError::write(&output))?;
-        made.0.clear();
+        let published = place(&folder, &output, force);
+        if published.is_ok() {
+            made.0.clear();
+        }
+        // In this order: an open file cannot be removed everywhere, and parents go only when empty.
+        drop(lock);
+        drop(folder);
+        drop(made);
+        published?;
         // The export is in place; a crash of the machine now could at worst undo that.
         let _ = sync_folder(split(&output)?.0);
-        drop(lock);
         Ok(output)
     }
+}
+
+/// Moves the export out of its staging folder.
+fn place(folder: &TempDir, output: &Path, force: bool) -> Result<(), BuildError> {
+    let (model, old) = (folder.path().join(MODEL), folder.path().join(OLD));
+    sync_folder(&model).map_err(BuildError::write(&model))?;
+    let old = check_free(output, force)?.then_some(old);
+    put_in_place(&model, output, old.as_deref(), &mut |from, to| {
+        fs::rename(from, to)
+    })
+    .map_err(BuildError::write(output))
 }
 
 /// Moves `model` to `output`; what is there goes to `old` first, and comes back if the move fails.

@@ -43,6 +43,7 @@ struct Shared {
     limits: ModelLimits,
     gate: Turnstile,
     next: AtomicU64,
+    warnings: Vec<String>,
     speculation: EffectiveSpeculation,
     totals: Arc<Mutex<SpeculationStats>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -55,6 +56,7 @@ impl Engine {
     /// A tokenizer that cannot be used, and lack of memory.
     pub fn new(model: Model, options: &EngineOptions) -> Result<Self, LoadError> {
         let limits = limits::of(&model)?;
+        let warnings = limits::unapplied(&model.config.search);
         let speculation = EffectiveSpeculation::choose(
             options.speculation,
             options.max_drafts,
@@ -80,6 +82,7 @@ impl Engine {
             limits,
             gate: Turnstile::new(options.max_unfinished),
             next: AtomicU64::new(1),
+            warnings,
             speculation,
             totals,
             thread: Mutex::new(Some(thread)),
@@ -154,6 +157,12 @@ impl Engine {
     #[must_use]
     pub fn unfinished(&self) -> usize {
         self.shared.gate.unfinished()
+    }
+
+    /// Settings of the model that would change tokens and are not applied.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.shared.warnings
     }
 
     /// Which speculation runs, and why it is off where nobody switched it off.

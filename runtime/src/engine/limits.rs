@@ -56,3 +56,38 @@ pub(super) fn sampling(search: &Search) -> SamplingParams {
     }
     params
 }
+
+/// Settings of the file's `search` section that change tokens and that the sampler does not know.
+pub(super) fn unapplied(search: &Search) -> Vec<String> {
+    let counts = [
+        ("min_length", search.min_length.filter(|n| *n > 0)),
+        ("num_beams", search.num_beams.filter(|n| *n > 1)),
+        (
+            "no_repeat_ngram_size",
+            search.no_repeat_ngram_size.filter(|n| *n > 0),
+        ),
+    ];
+    let penalty = search.repetition_penalty.filter(|p| *p != 1.0);
+    let counts = counts.map(|(key, value)| (key, value.map(|value| value.to_string())));
+    let penalty = [("repetition_penalty", penalty.map(|value| value.to_string()))];
+    let set = counts.into_iter().chain(penalty);
+    set.filter_map(|(key, value)| Some(format!("search.{key} is {} and is not applied", value?)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_are_not_applied_are_named() {
+        let mut search = Search::default();
+        assert!(unapplied(&search).is_empty());
+        search.repetition_penalty = Some(1.1);
+        search.num_beams = Some(1);
+        assert_eq!(
+            unapplied(&search),
+            ["search.repetition_penalty is 1.1 and is not applied"]
+        );
+    }
+}

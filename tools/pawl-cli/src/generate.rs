@@ -131,7 +131,13 @@ impl SpeculationArgs {
 pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let requests = args.prompts.requests(&args.model, args.chat)?;
     let model = args.load.load(&args.model)?;
+    if !args.json {
+        write!(std::io::stderr(), "{}\n\n", model.memory_plan())?;
+    }
     let engine = Engine::new(model, &args.speculation.options())?;
+    for warning in engine.warnings() {
+        writeln!(std::io::stderr(), "warning: {warning}")?;
+    }
     let params = args.sampling.params(engine.default_sampling());
     let mut handles = Vec::with_capacity(requests.len());
     for (index, request) in requests.into_iter().enumerate() {

@@ -4,7 +4,7 @@ use crate::error::CliError;
 use crate::load::{Ids, LoadArgs};
 use pawl::{EvaluateOptions, Evaluation};
 use safetensors::tensor::{Dtype, TensorView};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -49,16 +49,24 @@ fn write(args: &Args, evaluation: &Evaluation) -> Result<(), CliError> {
     if let Some(head) = head.as_deref() {
         tensors.push(("mtp.logits", view(tokens.saturating_sub(1), head)?));
     }
-    let mut partial = args.out.clone().into_os_string();
-    partial.push(".partial");
-    let partial = PathBuf::from(partial);
-    let written = safetensors::serialize_to_file(tensors, None, &partial).map_err(|e| wrong(&e));
-    let renamed =
-        written.and_then(|()| std::fs::rename(&partial, &args.out).map_err(|e| wrong(&e)));
-    if renamed.is_err() {
-        let _ = std::fs::remove_file(&partial);
+    let target = target(&args.out)?;
+    let folder = target.parent().unwrap_or(Path::new("."));
+    let partial = tempfile::Builder::new()
+        .prefix(".logits-")
+        .tempfile_in(folder)
+        .map_err(|e| wrong(&e))?
+        .into_temp_path();
+    safetensors::serialize_to_file(tensors, None, &partial).map_err(|e| wrong(&e))?;
+    partial.persist(&target).map_err(|e| wrong(&e))
+}
+
+/// The file to write, through a link if it is one. Only regular files are replaced.
+fn target(out: &Path) -> Result<PathBuf, CliError> {
+    match std::fs::metadata(out) {
+        Ok(found) if found.is_file() => out.canonicalize().map_err(|e| CliError::file(out, e)),
+        Ok(_) => Err(CliError::file(out, "is not a regular file")),
+        Err(_) => std::path::absolute(out).map_err(|e| CliError::file(out, e)),
     }
-    renamed
 }
 
 fn bytes(values: &[f32]) -> Vec<u8> {
