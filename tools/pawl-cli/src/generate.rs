@@ -131,9 +131,7 @@ impl SpeculationArgs {
 pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let requests = args.prompts.requests(&args.model, args.chat)?;
     let model = args.load.load(&args.model)?;
-    if !args.json {
-        write!(std::io::stderr(), "{}\n\n", model.memory_plan())?;
-    }
+    let plan = model.memory_plan().to_string();
     let engine = Engine::new(model, &args.speculation.options())?;
     for warning in engine.warnings() {
         writeln!(std::io::stderr(), "warning: {warning}")?;
@@ -143,6 +141,9 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     for (index, request) in requests.into_iter().enumerate() {
         let handle = engine.submit(args.complete(request, &params));
         handles.push(handle.map_err(|source| CliError::Prompt { index, source })?);
+    }
+    if !args.json {
+        write!(std::io::stderr(), "{plan}\n\n")?;
     }
     let several = handles.len() > 1;
     for (index, handle) in handles.into_iter().enumerate() {
