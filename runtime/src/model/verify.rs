@@ -8,7 +8,7 @@ use super::source::Source;
 use super::tensor_spec::DataType;
 use crate::error::LoadError;
 use crate::exec::{Loaded, Session, Wanted, load};
-use genai_config_schema::SessionOptions;
+use genai_config_schema::{GraphOptimizationLevel, Model, SessionOptions};
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -109,7 +109,8 @@ pub fn verify(
     folder: impl AsRef<Path>,
     options: &VerifyOptions,
 ) -> Result<VerifyReport, LoadError> {
-    let source = Source::read(folder.as_ref())?;
+    let mut source = Source::read(folder.as_ref())?;
+    lighten(&mut source.config.model);
     let loaded = load(Wanted {
         library: options.library.as_deref(),
         ..Wanted::default()
@@ -119,6 +120,20 @@ pub fn verify(
         false => refuse_all(loaded, &source)?,
     };
     Ok(VerifyReport { graphs })
+}
+
+/// Keeps weights where they are, in the mapped files: verification must not take more memory for a larger model, and
+/// ONNX Runtime copies weights when it packs them or folds them into others.
+fn lighten(model: &mut Model) {
+    let mtp = model.mtp.as_mut().map(|mtp| &mut mtp.session_options);
+    for options in [Some(&mut model.decoder.session_options), mtp]
+        .into_iter()
+        .flatten()
+    {
+        options.graph_optimization_level = Some(GraphOptimizationLevel::DisableAll);
+        let entries = &mut options.config_entries;
+        entries.insert("session.disable_prepacking".to_owned(), "1".to_owned());
+    }
 }
 
 /// Opens every graph as [`Model::load`](crate::Model::load) does, with the weights that they share.
