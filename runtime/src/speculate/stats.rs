@@ -16,7 +16,8 @@ pub struct SpeculationStats {
     pub accepted: u64,
     /// By position in the row, from 0: drafts compared there and drafts kept there.
     pub by_position: Vec<(u64, u64)>,
-    /// Steps of the engine in which checkpoint outputs were bound; in no other step is anything captured for them.
+    /// Steps of the engine in which checkpoint outputs were bound; in no other step is anything captured for them. Counted
+    /// for an engine only: 0 for one request.
     pub capturing_steps: u64,
 }
 
