@@ -24,6 +24,8 @@ pub(super) struct HeadDrafter<'a> {
     pub(super) head: &'a mut Decoder,
     pub(super) run: &'a mut HeadRun,
     pub(super) scratch: &'a mut Scratch,
+    /// Drafts that a row can carry: one more than these would be made in vain.
+    pub(super) most: usize,
 }
 
 /// One request whose drafts are being chained.
@@ -52,7 +54,7 @@ impl HeadDrafter<'_> {
         let most = |(decided, row): (&Decided, &StepRow)| {
             let spare = row.head_tokens.saturating_sub(decided.kept.get());
             // The first draft needs no position beyond the kept ones.
-            decided.room.min(spare + 1)
+            decided.room.min(spare + 1).min(self.most)
         };
         let drafts: Vec<usize> = decided.iter().zip(rows).map(most).collect();
         self.read(step, decided, &drafts, hidden)?;

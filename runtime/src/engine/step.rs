@@ -92,6 +92,7 @@ impl Core {
             outputs,
             scratch,
             head_run,
+            speculation,
             ..
         } = self;
         let mut step = composite
@@ -115,6 +116,7 @@ impl Core {
                 head,
                 run: head_run,
                 scratch,
+                most: speculation.max_drafts,
             };
             drafter.draft(&mut step, &mut decided, &rows, hidden)?;
         }
