@@ -14,6 +14,7 @@ use super::super::isa::{Isa, Level, versioned};
 use super::super::math::silu;
 use super::super::memory::Cells;
 use super::super::parallel::Parallel;
+use super::super::scratch::Scratch;
 
 /// Channels that one piece of work covers.
 const BLOCK: usize = 128;
@@ -104,34 +105,60 @@ pub(crate) fn run(
     threads.run(items, cost, &|item| {
         let start = item % blocks * BLOCK;
         let channels = start..(start + BLOCK).min(step.taps.channels);
-        convolve_block(level, step, item / blocks, channels);
+        let mut history = Scratch::lend((step.taps.width - 1) * BLOCK);
+        convolve_block(level, step, item / blocks, channels, history.floats());
     })
 }
 
-versioned!(fn convolve_block(step: &Step<'_>, row: usize, channels: Range<usize>) => convolve_body);
+versioned!(
+    fn convolve_block(step: &Step<'_>, row: usize, channels: Range<usize>, history: &mut [f32])
+        => convolve_body
+);
 
 /// Samples before the first token of a row, by age and then channel.
-struct History {
-    samples: [[f32; BLOCK]; MAX_WIDTH],
+struct History<'a> {
+    /// `[len, BLOCK]`, of which each row's leading channels are filled.
+    samples: &'a [f32],
     len: usize,
 }
 
-impl History {
+impl<'a> History<'a> {
+    /// Regroups `state`, `[channels, len]`.
     #[inline(always)]
-    fn load(state: &[f32], len: usize) -> Self {
-        let mut samples = [[0.0; BLOCK]; MAX_WIDTH];
-        for (c, ages) in state.chunks_exact(len.max(1)).enumerate() {
-            for (age, &sample) in ages.iter().enumerate() {
-                samples[age][c] = sample;
+    fn load(state: &[f32], len: usize, samples: &'a mut [f32]) -> Self {
+        match len {
+            1 => regroup::<1>(state, samples),
+            2 => regroup::<2>(state, samples),
+            3 => regroup::<3>(state, samples),
+            _ => {
+                for (c, ages) in state.chunks_exact(len.max(1)).enumerate() {
+                    for (age, &sample) in ages.iter().enumerate() {
+                        samples[age * BLOCK + c] = sample;
+                    }
+                }
             }
         }
         Self { samples, len }
     }
 }
 
+/// [`History::load`] for a length known when compiling, which makes it shuffles of registers.
+#[inline(always)]
+fn regroup<const LEN: usize>(state: &[f32], samples: &mut [f32]) {
+    let ages: &mut [[f32; BLOCK]] = samples.as_chunks_mut().0;
+    let Some(ages) = ages.first_chunk_mut::<LEN>() else {
+        return;
+    };
+    for (c, from) in state.as_chunks::<LEN>().0.iter().enumerate().take(BLOCK) {
+        for (age, &sample) in from.iter().enumerate() {
+            ages[age][c] = sample;
+        }
+    }
+}
+
 /// The padded sequence of one row and one block of channels: its history, then its tokens.
 struct Padded<'a> {
-    history: &'a History,
+    history: &'a History<'a>,
     x: &'a [f32],
     stride: usize,
     first: usize,
@@ -143,7 +170,7 @@ impl Padded<'_> {
     #[inline(always)]
     fn at(&self, at: usize) -> &[f32] {
         if at < self.history.len {
-            return &self.history.samples[at][..self.channels.len()];
+            return &self.history.samples[at * BLOCK..][..self.channels.len()];
         }
         let start = (self.first + at - self.history.len) * self.stride + self.channels.start;
         &self.x[start..start + self.channels.len()]
@@ -153,6 +180,13 @@ impl Padded<'_> {
     #[inline(always)]
     fn store(&self, tokens: usize, state: &mut [f32]) {
         let len = self.history.len;
+        if len == 3 {
+            let ages: [&[f32]; 3] = std::array::from_fn(|age| self.at(tokens + age));
+            for (c, to) in state.as_chunks_mut().0.iter_mut().enumerate() {
+                *to = [ages[0][c], ages[1][c], ages[2][c]];
+            }
+            return;
+        }
         for age in 0..len {
             for (c, &sample) in self.at(tokens + age).iter().enumerate() {
                 state[c * len + age] = sample;
@@ -162,14 +196,20 @@ impl Padded<'_> {
 }
 
 #[inline(always)]
-fn convolve_body<I: Isa>(isa: I, step: &Step<'_>, row: usize, channels: Range<usize>) {
+fn convolve_body<I: Isa>(
+    isa: I,
+    step: &Step<'_>,
+    row: usize,
+    channels: Range<usize>,
+    history: &mut [f32],
+) {
     let stride = step.taps.channels;
     let tokens = step.batch.range(row);
     let before = step.taps.width - 1;
     let (offset, len) = (channels.start * before, channels.len() * before);
     let source = step.rows.source(row) * stride * before + offset;
     // SAFETY: bank rows that are read are not written in this step.
-    let history = History::load(unsafe { step.bank.part(source, len) }, before);
+    let history = History::load(unsafe { step.bank.part(source, len) }, before, history);
     let padded = Padded {
         history: &history,
         x: step.x,

@@ -55,7 +55,9 @@ pub(crate) struct Plan {
     slots: Vec<usize>,
     max_blocks: usize,
     block_size: usize,
+    /// By block. Only what `claimed` names is not `None`, so that a step need not walk over the whole cache.
     writers: Vec<Option<Writer>>,
+    claimed: Vec<usize>,
 }
 
 impl Plan {
@@ -98,7 +100,9 @@ impl Plan {
     }
 
     fn refuse_conflicts(&mut self, extents: Extents, batch: &Batch) -> Result<(), KernelError> {
-        self.writers.clear();
+        for block in self.claimed.drain(..) {
+            self.writers[block] = None;
+        }
         self.writers.resize(extents.blocks, None);
         for row in 0..batch.rows() {
             let written = self.past[row] / self.block_size..self.used(batch, row);
@@ -119,6 +123,7 @@ impl Plan {
     /// Notes that a row writes a block of its table.
     fn claim(&mut self, row: usize, index: usize) -> Result<(), KernelError> {
         let block = self.block(row, index);
+        self.claimed.push(block);
         match self.writers[block].replace(Writer { row, index }) {
             Some(other) => Err(KernelError::BlockConflict {
                 block,
