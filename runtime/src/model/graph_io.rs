@@ -81,6 +81,12 @@ impl GraphIo {
         self.outputs.iter().find(|spec| spec.name == name)
     }
 
+    /// Bytes of all weights that the graph uses, wherever they lie.
+    pub(crate) fn weight_bytes(&self) -> u64 {
+        let bytes = self.initializers.iter().filter_map(Initializer::bytes);
+        bytes.fold(0, u64::saturating_add)
+    }
+
     /// The initializer of this name.
     pub(crate) fn initializer(&self, name: &str) -> Option<&Initializer> {
         self.initializers.iter().find(|found| found.name == name)

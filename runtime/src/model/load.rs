@@ -1,6 +1,6 @@
 //! From a folder to open sessions.
 
-use super::contract::GraphContract;
+use super::contract::{GraphContract, GraphFile};
 use super::info::ModelInfo;
 use super::options::{LoadOptions, Provider};
 use super::plan::{Limits, MemoryPlan};
@@ -19,6 +19,10 @@ use std::sync::Arc;
 
 /// Most threads of one operator on a machine with fewer cores.
 const MOST_THREADS: usize = 256;
+
+/// Bytes of weights under which a graph runs on one thread, as the drafting heads of small models do: waking others for
+/// each operator costs more than they save.
+const SMALL_GRAPH: u64 = 8 << 20;
 
 /// A loaded model: its files agree with each other, its graphs are open, and its memory is planned. State is
 /// allocated by the engine that takes it.
@@ -193,13 +197,13 @@ pub(super) fn open(
     };
     let model = &source.config.model;
     let decoder = opening.graph(
-        &source.decoder.name,
+        &source.decoder,
         &model.decoder.session_options,
         &source.contract.decoder,
     )?;
     let head = match (&model.mtp, &source.head, &source.contract.head) {
         (Some(mtp), Some(graph), Some(contract)) => {
-            Some(opening.graph(&graph.name, &mtp.session_options, contract)?)
+            Some(opening.graph(graph, &mtp.session_options, contract)?)
         }
         _ => None,
     };
@@ -218,13 +222,17 @@ struct Opening<'a> {
 impl Opening<'_> {
     fn graph(
         &self,
-        name: &str,
+        graph: &GraphFile,
         session_options: &SessionOptions,
         contract: &GraphContract,
     ) -> Result<Decoder, LoadError> {
+        let name = graph.name.as_str();
         let path = self.source.folder.join(name);
-        let settings =
+        let mut settings =
             session_settings(&path, self.provider, session_options, self.options.threads)?;
+        if graph.io.weight_bytes() < SMALL_GRAPH {
+            settings.threads = Some(NonZeroUsize::MIN);
+        }
         let weights = self.weights.map(|weights| (weights, name));
         let session = Session::open(self.loaded, &path, settings, weights)
             .map_err(|error| session_error(&path, self.provider, error.message()))?;
