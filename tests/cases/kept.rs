@@ -190,20 +190,28 @@ fn cancel_after(handle: &mut RequestHandle, count: usize) -> (Vec<u32>, Option<K
 #[test]
 fn a_request_that_never_ran_hands_the_state_back() {
     let export = Export::of("qwen3_5-odd", CheckpointOption::Update(8));
-    let two = LoadOptions::default().max_batch_size(2);
-    let engine = engine(&export, &two, &options().max_scheduled_tokens(4));
+    let engine = engine(&export, &LoadOptions::default(), &options());
     let (kept, text) = keep(&engine, &words(1, 5));
-    let busy = engine
-        .submit(greedy(&words(2, 5)).max_new_tokens(3000))
-        .unwrap();
-    // It needs more of the cache than the other leaves.
-    let next = greedy(&text).max_new_tokens(3000).keep_state(true);
-    let waiting = engine.submit(next.continue_from(kept.clone())).unwrap();
+    // Asked for drafts, the engine waits until `go` is dropped.
+    let (reached, arrival) = std::sync::mpsc::sync_channel(16);
+    let (go, gate) = std::sync::mpsc::channel::<()>();
+    let gate = std::sync::Mutex::new(gate);
+    let busy = greedy(&words(2, 5)).drafts(move |_: &[u32], _: usize| {
+        let _ = reached.send(());
+        let _ = gate.lock().unwrap().recv();
+        Vec::new()
+    });
+    let busy = engine.submit(busy).unwrap();
+    arrival.recv().unwrap();
+    let next = greedy(&text).keep_state(true).continue_from(kept.clone());
+    let waiting = engine.submit(next).unwrap();
     waiting.cancel();
+    drop(go);
     let ended = waiting.wait().unwrap();
-    assert_eq!(ended.reason, FinishReason::Cancelled);
-    assert!(ended.kept.unwrap().tokens().starts_with(kept.tokens()));
-    busy.cancel();
+    assert_eq!(reused(&ended), (Reuse::NotStarted, 0));
+    assert_eq!(ended.kept, Some(kept.clone()));
+    assert!(kept.is_held());
+    assert_eq!(busy.wait().unwrap().tokens.len(), 12);
 }
 
 #[test]
