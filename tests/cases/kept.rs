@@ -8,8 +8,8 @@
 )]
 
 use pawl::{
-    Completion, Engine, EngineOptions, Event, FinishReason, Kept, LoadOptions, Request,
-    RequestHandle, Reuse, SamplingParams, Speculation, SubmitError,
+    Completion, Engine, EngineOptions, Event, Kept, LoadOptions, Request, RequestHandle, Reuse,
+    SamplingParams, Speculation, SubmitError,
 };
 use pawl_builder::CheckpointOption;
 use pawl_tests::export::Export;
