@@ -25,6 +25,7 @@
 //! | choose tokens | [`SamplingParams`] |
 //! | speculate | [`EngineOptions::speculation`], [`Request::drafts`] |
 //! | talk in turns | [`ChatTemplate`], [`Request::from_rendered`] |
+//! | go on from an earlier state | [`Request::keep_state`], [`Request::continue_from`], [`Kept`] |
 //! | see logits and state | [`Model::evaluate`] |
 //! | check an export | [`verify`] |
 
@@ -48,7 +49,8 @@ mod text;
 mod txn;
 
 pub use engine::{
-    Completion, Engine, EngineError, EngineOptions, GenerateError, RequestHandle, RequestStats,
+    Canceller, Completion, Engine, EngineError, EngineOptions, GenerateError, Kept, KeptStats,
+    RequestHandle, RequestStats,
 };
 pub use error::{ErrorCode, LoadError, RunError};
 pub use evaluate::{EvaluateOptions, Evaluation, StateTensor};
@@ -59,7 +61,7 @@ pub use model::{
     Opened, PlanEntry, Provider, StateGroupInfo, VerifiedGraph, VerifyOptions, VerifyReport,
     verify,
 };
-pub use request::{Event, FinishReason, Request, RequestError, SubmitError, Usage};
+pub use request::{Event, FinishReason, Request, RequestError, Reuse, SubmitError, Usage};
 pub use sample::{SamplingError, SamplingParams};
 pub use settings::{Setting, SettingError, settings};
 pub use speculate::{

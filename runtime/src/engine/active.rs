@@ -1,10 +1,11 @@
 //! A submitted request inside the engine.
 
+use super::kept::{Keeper, Kept, KeptState};
 use super::stats::Clock;
 use super::ticket::Ticket;
 use super::worker::Submission;
 use crate::ids::RequestId;
-use crate::request::{Advance, Cursor, Event, FinishReason, Prepared, RequestError};
+use crate::request::{Advance, Cursor, Event, FinishReason, Prepared, RequestError, Reuse, Usage};
 use crate::sample::Sampler;
 use crate::schedule::RequestView;
 use crate::speculate::{Drafts, EffectiveSpeculation, Speculation, propose_ngram};
@@ -19,7 +20,7 @@ pub(super) struct Active {
     pub(super) id: RequestId,
     /// Prompt, then generated tokens.
     pub(super) tokens: Vec<u32>,
-    /// Tokens whose state is committed.
+    /// Tokens whose state is committed: its own or, before it is admitted, that of the kept state it continues.
     pub(super) committed: usize,
     /// Whether it owns a slot and a block table.
     pub(super) resident: bool,
@@ -31,6 +32,15 @@ pub(super) struct Active {
     drafts: Option<Drafts>,
     pub(super) waited: usize,
     pub(super) overtaken: usize,
+    /// The kept state to go on from, until it is taken over.
+    pub(super) continues: Option<Kept>,
+    /// What became of that.
+    pub(super) reuse: Reuse,
+    reused: usize,
+    /// Makes the handle to its own state, if that is to be kept.
+    keeper: Option<Keeper>,
+    /// Its state, once it has ended and left one.
+    pub(super) left: Option<KeptState>,
     /// The most tokens it can ever have.
     ceiling: usize,
     events: Events,
@@ -44,6 +54,7 @@ impl Active {
         let Submission {
             id,
             prepared,
+            keeper,
             events,
             ticket,
         } = submission;
@@ -52,6 +63,9 @@ impl Active {
             sampler,
             cursor,
             drafts,
+            keep,
+            continues,
+            reuse,
         } = prepared;
         let budget = usize::try_from(cursor.remaining()).unwrap_or(usize::MAX);
         let ceiling = prompt
@@ -61,7 +75,7 @@ impl Active {
         Self {
             id,
             tokens: prompt,
-            committed: 0,
+            committed: continues.as_ref().map_or(0, |kept| kept.tokens().len()),
             resident: false,
             sampler,
             cursor,
@@ -70,6 +84,11 @@ impl Active {
             drafts,
             waited: 0,
             overtaken: 0,
+            continues,
+            reuse,
+            reused: 0,
+            keeper: Some(keeper).filter(|_| keep),
+            left: None,
             ceiling,
             events,
             ticket: Some(ticket),
@@ -88,7 +107,29 @@ impl Active {
             drafts: if pending == 1 { self.proposal.len() } else { 0 },
             waited: self.waited,
             overtaken: self.overtaken,
+            brings: None,
         }
+    }
+
+    /// Whether it waits to take over this kept state.
+    pub(super) fn continues_from(&self, state: RequestId) -> bool {
+        self.continues
+            .as_ref()
+            .is_some_and(|kept| kept.id() == state)
+    }
+
+    /// It runs from its first token on; `reuse` says why.
+    pub(super) fn start_afresh(&mut self, reuse: Reuse) {
+        self.continues = None;
+        self.committed = 0;
+        self.reuse = reuse;
+    }
+
+    /// It has taken over the state it continues.
+    pub(super) fn took_over(&mut self) {
+        self.resident = true;
+        self.reused = self.committed;
+        self.reuse = Reuse::Continued;
     }
 
     /// The most tokens it can ever have.
@@ -159,17 +200,38 @@ impl Active {
     }
 
     fn finish(&mut self, reason: FinishReason, stop: Option<String>, error: Option<RequestError>) {
-        let usage = self.cursor.usage();
+        let usage = Usage {
+            reused_tokens: u64::try_from(self.reused).unwrap_or(u64::MAX),
+            reuse: self.reuse,
+            ..self.cursor.usage()
+        };
         let stats = self.clock.finish(usage.generated_tokens);
+        let kept = self.leave(reason);
         self.ticket = None;
         let _ = self.events.try_send(Event::Finished {
             reason,
             stop,
             usage,
             stats,
+            kept,
             error,
         });
         self.events.close();
+    }
+
+    /// The handle to the state it leaves. One that ends before it is admitted leaves the state it was to continue.
+    fn leave(&mut self, reason: FinishReason) -> Option<Kept> {
+        let keeper = self
+            .keeper
+            .take()
+            .filter(|_| reason != FinishReason::Failed)?;
+        if !self.resident {
+            return self.continues.take();
+        }
+        let committed = self.tokens.get(..self.committed)?;
+        let (state, kept) = keeper.keep(self.id, committed);
+        self.left = Some(state);
+        Some(kept)
     }
 }
 

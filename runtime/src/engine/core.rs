@@ -3,6 +3,7 @@
 use super::active::Active;
 use super::error::EngineError;
 use super::head::HeadRun;
+use super::kept::{KeptCounters, KeptStates};
 use super::options::EngineOptions;
 use super::pools::{self, PoolExtent};
 use super::worker::Submission;
@@ -11,9 +12,10 @@ use crate::ids::RequestId;
 use crate::model::Model;
 use crate::request::{FinishReason, RequestError};
 use crate::sample::Scratch;
-use crate::schedule::Limits;
+use crate::schedule::{Held, Limits};
 use crate::speculate::{EffectiveSpeculation, Offer, Speculation, SpeculationStats};
 use crate::txn::Composite;
+use std::sync::Arc;
 
 /// Deferred requests may be overtaken this often before nothing is admitted before them.
 const MAX_OVERTAKES: usize = 64;
@@ -26,6 +28,9 @@ pub(super) struct Core {
     pub(super) limits: Limits,
     /// Unfinished requests, in order of arrival.
     pub(super) requests: Vec<Active>,
+    /// What finished requests left.
+    pub(super) kept: KeptStates,
+    pub(super) counters: Arc<KeptCounters>,
     pub(super) inputs: StepInputs,
     pub(super) outputs: StepOutputs,
     pub(super) scratch: Scratch,
@@ -57,6 +62,8 @@ impl Core {
             composite,
             limits,
             requests: Vec::new(),
+            kept: KeptStates::default(),
+            counters: Arc::default(),
             inputs: StepInputs::default(),
             outputs: StepOutputs::default(),
             scratch: Scratch::default(),
@@ -76,6 +83,7 @@ impl Core {
             ));
             return;
         }
+        self.check_continuation(&mut active);
         self.requests.push(active);
     }
 
@@ -95,11 +103,15 @@ impl Core {
         self.sweep();
     }
 
-    /// Releases what finished requests hold.
+    /// Releases what finished requests hold, but for what they leave.
     pub(super) fn sweep(&mut self) {
-        let composite = &mut self.composite;
-        self.requests.retain(|active| {
-            if active.is_finished() && active.resident {
+        let Self {
+            composite, kept, ..
+        } = self;
+        self.requests.retain_mut(|active| {
+            if let Some(left) = active.left.take() {
+                kept.push(left);
+            } else if active.is_finished() && active.resident {
                 // A resident request is known to the composite, so its release cannot be refused.
                 if let Err(error) = composite.release(active.id) {
                     tracing::error!(%error, request = active.id.value(), "release was refused");
@@ -130,6 +142,7 @@ fn limits(
         blocks,
         block_size,
         max_overtakes: MAX_OVERTAKES,
+        held: Held::default(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::core::{self, Core};
 use super::error::EngineError;
+use super::kept::{EngineId, Keeper, Kept, KeptCounters, KeptStats};
 use super::limits;
 use super::options::EngineOptions;
 use super::stats::RequestStats;
@@ -13,6 +14,7 @@ use crate::model::Model;
 use crate::request::{Event, FinishReason, ModelLimits, Request, RequestError, SubmitError, Usage};
 use crate::sample::SamplingParams;
 use crate::speculate::{EffectiveSpeculation, SpeculationStats};
+use crate::text::Tokenizer;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -46,6 +48,8 @@ struct Shared {
     warnings: Vec<String>,
     speculation: EffectiveSpeculation,
     totals: Arc<Mutex<SpeculationStats>>,
+    id: EngineId,
+    kept: Arc<KeptCounters>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -67,6 +71,7 @@ impl Engine {
             Core::new(model, options, speculation.clone()).map_err(|error| LoadError::Memory {
                 reason: error.to_string(),
             })?;
+        let kept = Arc::clone(&core.counters);
         let (commands, receiver) = channel();
         let thread = std::thread::Builder::new()
             .name("pawl-engine".to_owned())
@@ -85,6 +90,8 @@ impl Engine {
             warnings,
             speculation,
             totals,
+            id: EngineId::fresh(),
+            kept,
             thread: Mutex::new(Some(thread)),
         };
         Ok(Self {
@@ -99,13 +106,19 @@ impl Engine {
     pub fn submit(&self, request: Request) -> Result<RequestHandle, SubmitError> {
         let shared = &self.shared;
         let id = RequestId(shared.next.fetch_add(1, Ordering::Relaxed));
-        let prepared = request.prepare(&shared.limits, fresh_seed(id))?;
+        let prepared = request.prepare(&shared.limits, fresh_seed(id), shared.id)?;
         let ticket = shared.gate.enter().ok_or(SubmitError::QueueFull)?;
         let seed = prepared.sampler.seed();
         let (events, receiver) = async_channel::unbounded();
+        let keeper = Keeper {
+            engine: shared.id,
+            commands: shared.commands.clone(),
+            counters: Arc::clone(&shared.kept),
+        };
         let submission = Submission {
             id,
             prepared,
+            keeper,
             events,
             ticket,
         };
@@ -176,6 +189,18 @@ impl Engine {
     pub fn speculation_stats(&self) -> SpeculationStats {
         let totals = self.shared.totals.lock();
         totals.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How many states are kept for finished requests, and how many had to go.
+    #[must_use]
+    pub fn kept_states(&self) -> KeptStats {
+        self.shared.kept.read()
+    }
+
+    /// The model's tokenizer, where its folder has one.
+    #[must_use]
+    pub fn tokenizer(&self) -> Option<&dyn Tokenizer> {
+        self.shared.limits.tokenizer.as_deref()
     }
 
     /// How requests are sampled that do not say: the model's own defaults.
@@ -251,6 +276,15 @@ impl RequestHandle {
         let _ = self.commands.send(Command::Cancel(self.id));
     }
 
+    /// Ends the request from elsewhere, while its events are waited for here.
+    #[must_use]
+    pub fn canceller(&self) -> Canceller {
+        Canceller {
+            id: self.id,
+            commands: self.commands.clone(),
+        }
+    }
+
     /// Waits for the end and gathers everything.
     ///
     /// # Errors
@@ -287,6 +321,7 @@ impl RequestHandle {
                     stop,
                     usage,
                     stats,
+                    kept,
                     error: None,
                 } => {
                     let seed = self.seed;
@@ -297,6 +332,7 @@ impl RequestHandle {
                         stop,
                         usage,
                         stats,
+                        kept,
                         seed,
                     });
                 }
@@ -320,6 +356,20 @@ impl Drop for RequestHandle {
     }
 }
 
+/// Cancels one request, from any thread. Holding it keeps nothing alive.
+#[derive(Clone, Debug)]
+pub struct Canceller {
+    id: RequestId,
+    commands: Sender<Command>,
+}
+
+impl Canceller {
+    /// As [`RequestHandle::cancel`].
+    pub fn cancel(&self) {
+        let _ = self.commands.send(Command::Cancel(self.id));
+    }
+}
+
 /// A finished request.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -336,6 +386,8 @@ pub struct Completion {
     pub usage: Usage,
     /// Where its time went.
     pub stats: RequestStats,
+    /// Its state, if it was asked to keep it.
+    pub kept: Option<Kept>,
     /// The seed it sampled with.
     pub seed: u64,
 }

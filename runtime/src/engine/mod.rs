@@ -2,10 +2,12 @@
 
 mod accept;
 mod active;
+mod admit;
 mod core;
 mod error;
 mod handle;
 mod head;
+mod kept;
 mod limits;
 mod options;
 pub(crate) mod pack;
@@ -16,6 +18,8 @@ mod ticket;
 mod worker;
 
 pub use error::EngineError;
-pub use handle::{Completion, Engine, GenerateError, RequestHandle};
+pub use handle::{Canceller, Completion, Engine, GenerateError, RequestHandle};
+pub(crate) use kept::EngineId;
+pub use kept::{Kept, KeptStats};
 pub use options::EngineOptions;
 pub use stats::RequestStats;

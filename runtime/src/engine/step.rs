@@ -1,7 +1,7 @@
 //! One step, in six phases: plan, reserve, run, accept, commit, deliver.
 
 use super::accept;
-use super::active::{Active, Delivered};
+use super::active::Delivered;
 use super::core::Core;
 use super::error::EngineError;
 use super::head::HeadDrafter;
@@ -9,7 +9,7 @@ use super::pack::{self, LogitsOf};
 use crate::exec::Capture;
 use crate::ids::RequestId;
 use crate::request::RequestError;
-use crate::schedule::{self, StepPlan};
+use crate::schedule::StepPlan;
 use crate::speculate::Speculation;
 use crate::txn::{Keep, StepRow};
 use std::time::Instant;
@@ -54,8 +54,7 @@ impl Core {
 
     /// Chooses rows, and refuses what can never run.
     fn plan(&mut self) -> StepPlan {
-        let views: Vec<_> = self.requests.iter().map(Active::view).collect();
-        let plan = schedule::plan(&views, &self.limits);
+        let plan = self.admit();
         let most = self.limits.most_tokens();
         for active in self
             .requests

@@ -3,6 +3,7 @@
 use super::active::Events;
 use super::core::Core;
 use super::error::EngineError;
+use super::kept::Keeper;
 use super::step::Outcome;
 use super::ticket::Ticket;
 use crate::ids::RequestId;
@@ -21,6 +22,8 @@ pub(super) enum Command {
     Submit(Box<Submission>),
     /// End a request.
     Cancel(RequestId),
+    /// Free a kept state.
+    Release(RequestId),
     /// End every request and the thread.
     Shutdown,
 }
@@ -30,6 +33,8 @@ pub(super) enum Command {
 pub(super) struct Submission {
     pub(super) id: RequestId,
     pub(super) prepared: Prepared,
+    /// Makes the handle to the state it leaves.
+    pub(super) keeper: Keeper,
     pub(super) events: Events,
     /// Its place among the unfinished requests.
     pub(super) ticket: Ticket,
@@ -80,6 +85,7 @@ fn take_commands(core: &mut Core, commands: &Receiver<Command>) -> bool {
         match command {
             Command::Submit(submission) => core.submit(*submission),
             Command::Cancel(id) => core.cancel(id),
+            Command::Release(id) => core.release_kept(id),
             Command::Shutdown => return false,
         }
     }

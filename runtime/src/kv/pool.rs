@@ -107,6 +107,13 @@ impl KvPool {
         Ok(Seat::new(KvReservation::new(self, rows)?))
     }
 
+    /// Gives the table of `from` to `to`, which has none. A request without a table changes nothing.
+    pub(crate) fn transfer(&mut self, from: RequestId, to: RequestId, _permit: &Permit) {
+        if let Some(table) = self.tables.remove(&from) {
+            self.tables.insert(to, table);
+        }
+    }
+
     /// Forgets a request and gives its blocks back. A request without a table changes nothing.
     pub(crate) fn release(&mut self, request: RequestId, _permit: &Permit) {
         if let Some(table) = self.tables.remove(&request) {

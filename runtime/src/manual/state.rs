@@ -19,6 +19,8 @@
 //!   of a row either the full state after the token (form `state`) or the token's *transition* (form `update`).
 //! * **Kept**: how many of a row's tokens stay: the known ones and the accepted drafts. Never zero; to keep nothing is
 //!   to drop the step.
+//! * **Kept state**: a resident whose request has ended. It is read by nobody and does not grow; it is handed to the request
+//!   that continues it, or released.
 //! * **Participant**: anything that changes with a step. **Step**: one transaction over all participants.
 //!
 //! # The memory of one fixed tensor
@@ -83,6 +85,13 @@
 //! * **I6** Committed lengths never fall. Going back is releasing and running again.
 //! * **I7** Every publication ran to its end. If a foreign participant panics in one against its promise, the composite
 //!   says so and refuses further steps.
+//!
+//! # Between steps
+//!
+//! Two operations change residents without a step, and neither moves a token: *release* frees a slot and its blocks, and
+//! *transfer* gives a resident to a request that is not one. Both check everything first and cannot fail after that.
+//! Kept states count against slots and blocks: a request is admitted only when all residents at their ceilings, its own
+//! included, fit beside them. Where it would fit without them, they are released, oldest first; its own it takes over.
 //!
 //! # Who may commit
 //!

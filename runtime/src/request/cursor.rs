@@ -156,6 +156,7 @@ impl Cursor {
         Usage {
             prompt_tokens: self.prompt_tokens,
             generated_tokens: self.generated,
+            ..Usage::default()
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a request reports.
 
 use super::failure::RequestError;
-use crate::engine::RequestStats;
+use crate::engine::{Kept, RequestStats};
 
 /// Why a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,10 +50,58 @@ impl std::fmt::Display for FinishReason {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
-    /// Tokens of the prompt.
+    /// Tokens of the prompt, reused ones included.
     pub prompt_tokens: u64,
+    /// Tokens of the prompt whose state was taken over from an earlier request instead of computed.
+    pub reused_tokens: u64,
+    /// What became of the state that the request was to continue.
+    pub reuse: Reuse,
     /// Tokens generated, an end token and the tokens of a stop string included.
     pub generated_tokens: u64,
+}
+
+/// What became of a kept state that a request was to continue from. Whatever it is, the tokens are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reuse {
+    /// The request named none.
+    #[default]
+    NotAsked,
+    /// It was taken over.
+    Continued,
+    /// Not used: the prompt does not begin with its tokens.
+    Diverged,
+    /// Not used: the prompt has no token after its own, and a model must run one to draw the next.
+    NothingLeft,
+    /// Not used: the request ended before it was admitted.
+    NotStarted,
+    /// It was gone: evicted for other requests, or taken over by another one.
+    Gone,
+}
+
+impl Reuse {
+    /// The name used in JSON output.
+    ///
+    /// ```
+    /// assert_eq!(pawl::Reuse::NothingLeft.as_str(), "nothing_left");
+    /// ```
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reuse::NotAsked => "not_asked",
+            Reuse::Continued => "continued",
+            Reuse::Diverged => "diverged",
+            Reuse::NothingLeft => "nothing_left",
+            Reuse::NotStarted => "not_started",
+            Reuse::Gone => "gone",
+        }
+    }
+}
+
+impl std::fmt::Display for Reuse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// One thing that happened to a request, in order.
@@ -80,6 +128,8 @@ pub enum Event {
         usage: Usage,
         /// Where its time went.
         stats: RequestStats,
+        /// Its state, if it was asked to keep it. Dropping the event frees it.
+        kept: Option<Kept>,
         /// What went wrong, for [`FinishReason::Failed`].
         error: Option<RequestError>,
     },

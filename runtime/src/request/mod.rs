@@ -9,7 +9,7 @@ mod request;
 mod tests;
 
 pub(crate) use cursor::{Advance, Cursor};
-pub use event::{Event, FinishReason, Usage};
+pub use event::{Event, FinishReason, Reuse, Usage};
 pub use failure::RequestError;
 pub(crate) use request::{ModelLimits, Prepared};
 pub use request::{Request, SubmitError};

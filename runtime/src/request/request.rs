@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::cursor::{Cursor, Rules};
+use super::event::Reuse;
+use crate::engine::{EngineId, Kept};
 use crate::error::ErrorCode;
 use crate::sample::{Sampler, SamplingError, SamplingParams};
 use crate::speculate::{DraftSource, Drafts};
@@ -30,6 +32,8 @@ pub struct Request {
     stop: Vec<String>,
     ignore_eos: bool,
     drafts: Option<Drafts>,
+    keep_state: bool,
+    continues: Option<Kept>,
 }
 
 #[derive(Clone, Debug)]
@@ -50,6 +54,8 @@ impl Request {
             stop: Vec::new(),
             ignore_eos: false,
             drafts: None,
+            keep_state: false,
+            continues: None,
         }
     }
 
@@ -161,11 +167,45 @@ impl Request {
         self
     }
 
-    /// Checks everything and readies what running the request needs.
+    /// Whether the state stays with the engine when the request ends, for a later request to go on from: a chat's next
+    /// turn computes only what is new. The handle comes with the end, also that of a cancelled request, unless nothing was
+    /// committed or the request failed.
+    ///
+    /// ```
+    /// let request = pawl::Request::from_ids([1]).keep_state(true);
+    /// # let _ = request;
+    /// ```
+    #[must_use]
+    pub fn keep_state(mut self, keep: bool) -> Request {
+        self.keep_state = keep;
+        self
+    }
+
+    /// Goes on from a kept state instead of computing it again; `None` from nothing. The prompt is still the whole one,
+    /// and must begin with [`Kept::tokens`] and have at least one token more; otherwise, or when the state is gone by
+    /// the time the request arrives or while it waits, everything is computed. The tokens are the same either way, and
+    /// [`Usage::reuse`](crate::Usage) tells which it was. The first request that arrives with a state takes it over.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, Request};
+    /// # fn next(engine: &Engine, kept: pawl::Kept) -> Result<(), pawl::GenerateError> {
+    /// let prompt = [kept.tokens(), &[7, 8]].concat();
+    /// let answer = engine.generate(Request::from_ids(prompt).continue_from(kept))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn continue_from(mut self, kept: impl Into<Option<Kept>>) -> Request {
+        self.continues = kept.into();
+        self
+    }
+
+    /// Checks everything and readies what running the request on `engine` needs.
     pub(crate) fn prepare(
         &self,
         model: &ModelLimits,
         fresh_seed: u64,
+        engine: EngineId,
     ) -> Result<Prepared, SubmitError> {
         let params = self.sampling.as_ref().unwrap_or(&model.sampling);
         let sampler = Sampler::new(params, fresh_seed)?;
@@ -193,11 +233,34 @@ impl Request {
             room,
         };
         let cursor = Cursor::new(prompt_tokens, rules, model.tokenizer.clone());
+        let (continues, reuse) = self.continuation(&prompt, engine)?;
         Ok(Prepared {
             prompt,
             sampler,
             cursor,
             drafts: self.drafts.clone(),
+            keep: self.keep_state,
+            continues,
+            reuse,
+        })
+    }
+
+    /// The state to continue, if the prompt is a continuation of it.
+    fn continuation(
+        &self,
+        prompt: &[u32],
+        engine: EngineId,
+    ) -> Result<(Option<Kept>, Reuse), SubmitError> {
+        let Some(kept) = &self.continues else {
+            return Ok((None, Reuse::NotAsked));
+        };
+        if !kept.belongs_to(engine) {
+            return Err(SubmitError::ForeignState);
+        }
+        Ok(match prompt.strip_prefix(kept.tokens()) {
+            None => (None, Reuse::Diverged),
+            Some([]) => (None, Reuse::NothingLeft),
+            Some(_) => (Some(kept.clone()), Reuse::NotStarted),
         })
     }
 
@@ -283,6 +346,12 @@ pub(crate) struct Prepared {
     pub(crate) sampler: Sampler,
     pub(crate) cursor: Cursor,
     pub(crate) drafts: Option<Drafts>,
+    /// Whether its state outlives it.
+    pub(crate) keep: bool,
+    /// The state that it continues.
+    pub(crate) continues: Option<Kept>,
+    /// Why it continues none, where it was to.
+    pub(crate) reuse: Reuse,
 }
 
 /// A request that cannot run.
@@ -343,6 +412,9 @@ pub enum SubmitError {
         /// What needs it.
         wanted: &'static str,
     },
+    /// The state to continue from is kept by another engine.
+    #[error("the state to continue from is kept by another engine")]
+    ForeignState,
     /// Too many requests are waiting; try again later.
     #[error("too many requests are waiting")]
     QueueFull,
@@ -371,6 +443,7 @@ impl SubmitError {
             | Self::EmptyStopString { .. }
             | Self::StopStringsTooLong { .. }
             | Self::NoTokenizer { .. }
+            | Self::ForeignState
             | Self::Sampling(_)
             | Self::Tokenizer(_) => ErrorCode::RequestInvalid,
         }

@@ -4,11 +4,13 @@ use proptest::prelude::*;
 
 use super::cursor::{Finish, Rules};
 use super::*;
+use crate::engine::EngineId;
 use crate::sample::SamplingParams;
 use crate::text::tests::byte_level;
 use crate::text::{StopSet, Tokenizer};
 
 const EOS: u32 = 2043;
+const ENGINE: EngineId = EngineId::NONE;
 
 fn limits(tokenizer: Option<Arc<dyn Tokenizer>>) -> ModelLimits {
     ModelLimits {
@@ -22,7 +24,7 @@ fn limits(tokenizer: Option<Arc<dyn Tokenizer>>) -> ModelLimits {
 
 fn cursor(request: &Request) -> Cursor {
     request
-        .prepare(&limits(Some(byte_level())), 0)
+        .prepare(&limits(Some(byte_level())), 0, ENGINE)
         .unwrap()
         .cursor
 }
@@ -137,7 +139,7 @@ fn ending_from_outside_releases_held_text() {
 #[test]
 fn without_a_tokenizer_there_are_tokens_and_no_text() {
     let request = Request::from_ids([1, 2]);
-    let mut cursor = request.prepare(&limits(None), 0).unwrap().cursor;
+    let mut cursor = request.prepare(&limits(None), 0, ENGINE).unwrap().cursor;
     assert_eq!(
         feed(&mut cursor, &[5, 6, EOS, 7], &[4]),
         (vec![5, 6, EOS], String::new())
@@ -148,7 +150,7 @@ fn without_a_tokenizer_there_are_tokens_and_no_text() {
 fn requests_are_checked() {
     let error = |request: Request, tokenizer| {
         request
-            .prepare(&limits(tokenizer), 0)
+            .prepare(&limits(tokenizer), 0, ENGINE)
             .unwrap_err()
             .to_string()
     };

@@ -23,6 +23,18 @@ pub(crate) struct RequestView {
     pub(crate) waited: usize,
     /// How often a later request was admitted before it: the sum of [`super::Deferred::overtaken`] so far.
     pub(crate) overtaken: usize,
+    /// Blocks of the kept state that it takes over, with its slot, when it is admitted; `None` for a request that
+    /// starts from nothing. What it takes over is part of [`Limits::held`].
+    pub(crate) brings: Option<usize>,
+}
+
+/// What states that outlived their requests take of the pools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// Slots of fixed state.
+    pub(crate) slots: usize,
+    /// Blocks of the paged cache that no resident request uses.
+    pub(crate) blocks: usize,
 }
 
 impl RequestView {
@@ -32,7 +44,7 @@ impl RequestView {
     }
 }
 
-/// Room of one step and of the pools. All counts are at least 1.
+/// Room of one step and of the pools. All counts but the last are at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// Rows of one step.
@@ -53,6 +65,8 @@ pub(crate) struct Limits {
     pub(crate) block_size: usize,
     /// How often a deferred request may be overtaken before it is admitted next, whatever comes after.
     pub(crate) max_overtakes: usize,
+    /// What kept states take. They do not grow.
+    pub(crate) held: Held,
 }
 
 impl Limits {

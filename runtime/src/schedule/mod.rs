@@ -6,6 +6,8 @@
 //! * **Drafts come last.** They use tokens that no selected row needs and never cost a row its place.
 //! * **Growth never fails.** The cache grows block by block, but a request is admitted only when the blocks of *all*
 //!   residents at their ceilings, its own included, fit the cache. There is no preemption.
+//! * **Kept states count.** A state that outlived its request holds its slot and its blocks. The request that continues it
+//!   takes them over and needs only what it will grow by. Evicting kept states for others is the caller's business.
 //! * **Deferral is bounded.** A prompt that does not fit yet does not hide later ones that do, until it has been
 //!   overtaken [`Limits::max_overtakes`] times; then nothing is admitted before it.
 #![allow(
@@ -19,5 +21,5 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use limits::{Limits, RequestView};
+pub(crate) use limits::{Held, Limits, RequestView};
 pub(crate) use plan::{Deferral, Deferred, RowPlan, StepPlan, plan};

@@ -240,10 +240,10 @@ struct Admission<'a> {
 impl<'a> Admission<'a> {
     fn choose(requests: &'a [RequestView], limits: &Limits, plan: &mut StepPlan) -> Self {
         let residents = requests.iter().filter(|view| view.resident);
-        let mut slots = limits.slots.saturating_sub(residents.clone().count());
-        let mut blocks = limits
-            .blocks
-            .saturating_sub(residents.map(|view| limits.worst_blocks(view)).sum());
+        let running = residents.clone().count();
+        let mut slots = limits.slots.saturating_sub(running + limits.held.slots);
+        let grown: usize = residents.map(|view| limits.worst_blocks(view)).sum();
+        let mut blocks = limits.blocks.saturating_sub(grown + limits.held.blocks);
         let mut fitting = Vec::new();
         let mut closed = None;
         for view in requests.iter().filter(|view| !view.resident) {
@@ -252,13 +252,15 @@ impl<'a> Admission<'a> {
                 plan.unserviceable.push(view.request);
                 continue;
             }
+            let new_slots = usize::from(view.brings.is_none());
+            let new_blocks = worst.saturating_sub(view.brings.unwrap_or(0));
             let refused = closed
-                .or((slots == 0).then_some(Deferral::Slots))
-                .or((worst > blocks).then_some(Deferral::Blocks));
+                .or((new_slots > slots).then_some(Deferral::Slots))
+                .or((new_blocks > blocks).then_some(Deferral::Blocks));
             match refused {
                 None => {
-                    slots -= 1;
-                    blocks -= worst;
+                    slots -= new_slots;
+                    blocks -= new_blocks;
                     fitting.push(view);
                 }
                 Some(reason) => {

@@ -207,6 +207,17 @@ impl StatePool {
         }
     }
 
+    /// Gives a slot that [`Self::validate_release`] accepted to another request, which owns none. The handle stays
+    /// good, for the new owner. A handle that was not accepted changes nothing.
+    pub(crate) fn transfer(&mut self, handle: SlotHandle, to: RequestId, _permit: &Permit) {
+        let entry = self.entries.get_mut(handle.index);
+        if let Some(entry) = entry.filter(|e| e.generation == handle.generation)
+            && let Slot::Committed { request, .. } = &mut entry.slot
+        {
+            *request = to;
+        }
+    }
+
     /// The slots as an audit sees them.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries

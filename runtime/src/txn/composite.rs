@@ -4,7 +4,7 @@ use super::error::StepError;
 use super::participant::{Permit, Seat};
 use super::step::{Reserved, Row, Step};
 use crate::ids::RequestId;
-use crate::kv::{KvError, KvPool, KvReservation, KvRow};
+use crate::kv::{BlockId, KvError, KvPool, KvReservation, KvRow};
 use crate::state::{FixedRow, SlotHandle, StatePool, StateReservation};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -124,6 +124,12 @@ impl Composite {
     /// Positions that the draft head has committed for a resident request.
     pub(crate) fn head_tokens(&self, request: RequestId) -> Option<usize> {
         Some(self.head.as_ref()?.table(request)?.committed)
+    }
+
+    /// Blocks of the paged cache that a resident request uses.
+    pub(crate) fn blocks(&self, request: RequestId) -> &[BlockId] {
+        let table = self.kv.as_ref().and_then(|kv| kv.table(request));
+        table.map_or(&[], |table| &table.blocks)
     }
 
     /// Resident requests, in no particular order.

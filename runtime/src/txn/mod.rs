@@ -28,6 +28,7 @@ mod snapshot;
 mod step;
 #[cfg(test)]
 mod tests;
+mod transfer;
 
 pub(crate) use composite::{Composite, Health, StepRow};
 pub(crate) use error::StepError;

@@ -45,7 +45,7 @@ pub(crate) struct Args {
 /// Greedy unless one of these is given; the others then come from the model's `search` section.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sampling (greedy unless one of these is given)")]
-struct SamplingArgs {
+pub(crate) struct SamplingArgs {
     /// Divides the logits; 0 is greedy.
     #[arg(long, value_name = "T")]
     temperature: Option<f32>,
@@ -64,7 +64,8 @@ struct SamplingArgs {
 }
 
 impl SamplingArgs {
-    fn params(&self, defaults: &SamplingParams) -> SamplingParams {
+    /// The parameters, for a model with these defaults.
+    pub(crate) fn params(&self, defaults: &SamplingParams) -> SamplingParams {
         let Self {
             temperature,
             top_k,
@@ -94,7 +95,7 @@ impl SamplingArgs {
 /// How drafts are made. They change the speed, never the text.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Speculation")]
-struct SpeculationArgs {
+pub(crate) struct SpeculationArgs {
     /// Where drafts come from: off, ngram or mtp. By default the model's head where it has one, else ngram.
     #[arg(long, value_name = "MODE")]
     speculation: Option<Speculation>,
@@ -114,7 +115,8 @@ enum DraftPolicy {
 }
 
 impl SpeculationArgs {
-    fn options(&self) -> EngineOptions {
+    /// The engine that drafts so.
+    pub(crate) fn options(&self) -> EngineOptions {
         let DraftPolicy::Fixed = self.draft_policy;
         let mut options = EngineOptions::default();
         if let Some(mode) = self.speculation {
@@ -176,7 +178,7 @@ impl Args {
 }
 
 /// Prints a single prompt's text as it comes.
-fn print_stream(
+pub(crate) fn print_stream(
     handle: RequestHandle,
 ) -> Result<Result<Completion, pawl::GenerateError>, CliError> {
     let mut output = std::io::stdout().lock();
@@ -220,7 +222,7 @@ fn print_summary(
 }
 
 /// The effective mode, and how well its drafts did.
-fn describe(speculation: &EffectiveSpeculation, stats: &SpeculationStats) -> String {
+pub(crate) fn describe(speculation: &EffectiveSpeculation, stats: &SpeculationStats) -> String {
     if stats.rounds == 0 {
         return speculation.to_string();
     }

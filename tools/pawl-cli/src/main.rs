@@ -1,5 +1,6 @@
 //! The `pawl` command line.
 
+mod chat;
 mod error;
 mod generate;
 mod inspect;
@@ -23,6 +24,8 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Talks with a model, turn by turn.
+    Chat(chat::Args),
     /// Continues prompts; several run as one batch.
     Generate(generate::Args),
     /// Shows a model's configuration, state groups and memory plan.
@@ -33,6 +36,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Args::parse().command {
+        Command::Chat(args) => chat::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Logits(args) => logits::run(&args),

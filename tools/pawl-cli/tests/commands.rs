@@ -2,34 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a case stops where its set-up fails")]
 
-use std::path::{Path, PathBuf};
+mod common;
+
+use common::{assert_refused, model, text};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
-
-/// The shipped checkpoint, exported once for all tests of this file.
-fn model() -> &'static Path {
-    static MODEL: OnceLock<tempfile::TempDir> = OnceLock::new();
-    let folder = MODEL.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let input = workspace().join("models/checkpoints/tiny-python");
-        let options = pawl_builder::BuildOptions::default();
-        let request = pawl_builder::BuildRequest::new(input, folder.path().join("model"), options);
-        pawl_builder::build(&request, &mut ())
-            .unwrap()
-            .publish()
-            .unwrap();
-        folder
-    });
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| folder.path().join("model"))
-}
-
-fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap()
-}
 
 fn pawl(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_pawl"))
@@ -41,22 +17,6 @@ fn pawl(args: &[&str]) -> Output {
 fn generate(args: &[&str]) -> Output {
     let model = model().to_str().unwrap();
     pawl(&[&["generate", "--model", model], args].concat())
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-/// Runs must be refused with exit code 2 and a message that holds every one of `parts`.
-fn assert_refused(output: &Output, parts: &[&str]) {
-    let message = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{message}");
-    assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
-    assert!(message.starts_with("error: "), "{message}");
-    assert!(!message.contains("panicked"), "{message}");
-    for part in parts {
-        assert!(message.contains(part), "`{part}` is not in: {message}");
-    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Single plans.
 
 use crate::ids::RequestId;
-use crate::schedule::{Deferral, Deferred, Limits, RequestView, RowPlan, StepPlan, plan};
+use crate::schedule::{Deferral, Deferred, Held, Limits, RequestView, RowPlan, StepPlan, plan};
 
 const LIMITS: Limits = Limits {
     max_batch_size: 4,
@@ -13,6 +13,10 @@ const LIMITS: Limits = Limits {
     blocks: 16,
     block_size: 4,
     max_overtakes: 2,
+    held: Held {
+        slots: 0,
+        blocks: 0,
+    },
 };
 
 fn waiting(request: u64, prompt: usize) -> RequestView {
@@ -25,6 +29,7 @@ fn waiting(request: u64, prompt: usize) -> RequestView {
         drafts: 0,
         waited: 0,
         overtaken: 0,
+        brings: None,
     }
 }
 
@@ -309,4 +314,52 @@ fn a_model_without_a_cache_is_limited_by_slots_only() {
     let plan = plan(&[waiting(1, 1000)], &limits);
     assert_eq!(shape(&plan), [(1, 8, 0)]);
     assert_eq!(limits.most_tokens(), usize::MAX);
+}
+
+#[test]
+fn kept_states_take_slots_and_blocks() {
+    let held = |slots, blocks| Limits {
+        held: Held { slots, blocks },
+        ..LIMITS
+    };
+    // Needs 3 blocks of 16.
+    let views = [waiting(1, 6)];
+    assert_eq!(plan(&views, &held(3, 13)).rows.len(), 1);
+    for (limits, reason) in [
+        (held(4, 13), Deferral::Slots),
+        (held(3, 14), Deferral::Blocks),
+    ] {
+        let plan = plan(&views, &limits);
+        assert_eq!((plan.rows.len(), plan.deferred[0].reason), (0, reason));
+        assert_eq!(plan.unserviceable, []);
+    }
+}
+
+#[test]
+fn a_continuation_brings_what_it_takes_over() {
+    let limits = Limits {
+        held: Held {
+            slots: 4,
+            blocks: 15,
+        },
+        ..LIMITS
+    };
+    let continues = |past, pending, brings| RequestView {
+        past,
+        ceiling: past + pending + 1,
+        brings: Some(brings),
+        ..waiting(1, pending)
+    };
+    // One block more than the 3 it brings, then two more.
+    let plan_of = |view| plan(&[view], &limits);
+    let plan = plan_of(continues(10, 5, 3));
+    assert_eq!(shape(&plan), [(1, 5, 0)]);
+    assert_eq!(plan.rows[0].tokens, 10..15);
+    assert!(plan.rows[0].new && plan.rows[0].wants_logits);
+    assert_eq!(
+        plan_of(continues(10, 9, 3)).deferred[0].reason,
+        Deferral::Blocks
+    );
+    // A single token after the kept ones is run like a prompt.
+    assert_eq!(shape(&plan_of(continues(10, 1, 3))), [(1, 1, 0)]);
 }

@@ -4,7 +4,7 @@ use crate::device::HostDevice;
 use crate::ids::RequestId;
 use crate::kv::KvPool;
 use crate::model::spec::PagedSpec;
-use crate::schedule::{Deferral, Limits, RequestView, StepPlan, plan};
+use crate::schedule::{Deferral, Held, Limits, RequestView, StepPlan, plan};
 use crate::state::audit::audit;
 use crate::txn::{Composite, Keep, StepRow};
 use proptest::prelude::*;
@@ -58,6 +58,10 @@ fn limits() -> impl Strategy<Value = Limits> {
                     blocks,
                     block_size: 4,
                     max_overtakes: 3,
+                    held: Held {
+                        slots: 0,
+                        blocks: 0,
+                    },
                 }
             },
         )
@@ -99,6 +103,7 @@ impl Engine {
             drafts: job.drafts,
             waited: 0,
             overtaken: 0,
+            brings: None,
         };
         self.live.push((job, view));
     }

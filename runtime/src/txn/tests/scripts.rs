@@ -26,7 +26,16 @@ struct Turn {
     picks: Vec<Pick>,
     /// The phase the step is left in; 4 and more publishes.
     leave: usize,
-    release: Option<u64>,
+    between: Between,
+}
+
+/// What happens between steps.
+#[derive(Clone, Copy, Debug)]
+enum Between {
+    Nothing,
+    Release(u64),
+    /// The state of the first goes to the second.
+    Transfer(u64, u64),
 }
 
 fn pick() -> impl Strategy<Value = Pick> {
@@ -42,12 +51,16 @@ fn pick() -> impl Strategy<Value = Pick> {
 }
 
 fn turn() -> impl Strategy<Value = Turn> {
-    let release = prop::option::weighted(0.2, 0u64..5);
-    (prop::collection::vec(pick(), 1..5), 0usize..12, release).prop_map(
-        |(picks, leave, release)| Turn {
+    let between = prop_oneof![
+        6 => Just(Between::Nothing),
+        2 => (0u64..5).prop_map(Between::Release),
+        2 => (0u64..5, 0u64..5).prop_map(|(from, to)| Between::Transfer(from, to)),
+    ];
+    (prop::collection::vec(pick(), 1..5), 0usize..12, between).prop_map(
+        |(picks, leave, between)| Turn {
             picks,
             leave,
-            release,
+            between,
         },
     )
 }
@@ -141,12 +154,35 @@ impl Script {
             assert_eq!(bits(&self.composite), bytes);
         }
         self.compare();
-        if let Some(request) = turn.release {
-            let resident = self.model.tokens.remove(&id(request)).is_some();
-            self.model.head.remove(&id(request));
-            assert_eq!(self.composite.release(id(request)).is_ok(), resident);
-            self.compare();
+        self.between(turn.between);
+        self.compare();
+    }
+
+    fn between(&mut self, between: Between) {
+        match between {
+            Between::Nothing => {}
+            Between::Release(request) => {
+                let resident = self.model.tokens.remove(&id(request)).is_some();
+                self.model.head.remove(&id(request));
+                assert_eq!(self.composite.release(id(request)).is_ok(), resident);
+            }
+            Between::Transfer(from, to) => self.transfer(id(from), id(to)),
         }
+    }
+
+    fn transfer(&mut self, from: RequestId, to: RequestId) {
+        let before = self.composite.snapshot();
+        let done = self.composite.transfer(from, to).is_ok();
+        let model = &mut self.model;
+        let possible = model.tokens.contains_key(&from) && !model.tokens.contains_key(&to);
+        assert_eq!(done, possible);
+        if !done {
+            return assert_eq!(self.composite.snapshot(), before);
+        }
+        let tokens = model.tokens.remove(&from).unwrap();
+        model.tokens.insert(to, tokens);
+        let head = model.head.remove(&from).unwrap();
+        model.head.insert(to, head);
     }
 
     /// Everything the composite shows against the model.

@@ -1,0 +1,65 @@
+//! What a conversation took.
+
+use crate::error::CliError;
+use crate::generate::describe;
+use pawl::{Completion, Engine, Reuse};
+use std::io::Write;
+
+/// Sums over the turns of a conversation.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    turns: u64,
+    prompt_tokens: u64,
+    reused_tokens: u64,
+    generated_tokens: u64,
+    seconds: f64,
+}
+
+impl Tally {
+    /// Counts an answer and prints its statistics, beside the answer: it may go to a file.
+    pub(super) fn add(&mut self, answer: &Completion, engine: &Engine) -> Result<(), CliError> {
+        let (usage, stats) = (&answer.usage, &answer.stats);
+        self.turns += 1;
+        self.prompt_tokens += usage.prompt_tokens;
+        self.reused_tokens += usage.reused_tokens;
+        self.generated_tokens += usage.generated_tokens;
+        self.seconds += stats.prefill_seconds + stats.decode_seconds;
+        let reuse = if matches!(usage.reuse, Reuse::NotAsked | Reuse::Continued) {
+            String::new()
+        } else {
+            format!(": {}", usage.reuse)
+        };
+        writeln!(
+            std::io::stderr(),
+            "[{} prompt tokens ({} reused{reuse}) + {} generated, {}; prefill {:.3} s, decode {:.3} s, \
+             {:.1} tokens/s; speculation {}]",
+            usage.prompt_tokens,
+            usage.reused_tokens,
+            usage.generated_tokens,
+            answer.reason,
+            stats.prefill_seconds,
+            stats.decode_seconds,
+            stats.decode_tokens_per_second,
+            describe(engine.speculation(), &stats.speculation),
+        )?;
+        Ok(())
+    }
+
+    /// The sums.
+    pub(super) fn print(&self, output: &mut impl Write, engine: &Engine) -> Result<(), CliError> {
+        writeln!(
+            output,
+            "{} turns, {} prompt tokens ({} reused) + {} generated in {:.3} s; {} states kept, {} evicted; \
+             speculation {}",
+            self.turns,
+            self.prompt_tokens,
+            self.reused_tokens,
+            self.generated_tokens,
+            self.seconds,
+            engine.kept_states().held,
+            engine.kept_states().evicted,
+            describe(engine.speculation(), &engine.speculation_stats()),
+        )?;
+        Ok(())
+    }
+}
