@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use pawl_models::Skipped;
 
 use crate::error::BuildError;
+use crate::interrupt::Interrupt;
 use crate::onnx::export::{Export, Layout, Written};
 use crate::options::{BuildOptions, CheckpointOption};
 use crate::plan::Plan;
@@ -23,6 +24,8 @@ pub struct BuildRequest {
     pub output: PathBuf,
     /// How.
     pub options: BuildOptions,
+    /// Stops the build from another thread.
+    pub interrupt: Interrupt,
 }
 
 impl BuildRequest {
@@ -37,6 +40,7 @@ impl BuildRequest {
             input: input.into(),
             output: output.into(),
             options,
+            interrupt: Interrupt::default(),
         }
     }
 }
@@ -79,8 +83,8 @@ impl StagedExport {
     /// destination and the report.
     ///
     /// # Errors
-    /// Something came to be at the destination, or it cannot be written. It is then as it was, and
-    /// the export is removed.
+    /// Something came to be at the destination, it cannot be written, or the build was interrupted.
+    /// It is then as it was, and the export is removed.
     pub fn publish(self) -> Result<(PathBuf, BuildReport), BuildError> {
         Ok((self.stage.publish()?, self.report))
     }
@@ -92,19 +96,27 @@ impl StagedExport {
 /// Peak memory does not depend on the size of the model. Same input and options, same bytes.
 ///
 /// # Errors
-/// The options, the checkpoint or the output cannot be used, or reading or writing fails. Nothing
-/// is left behind.
+/// The options, the checkpoint or the output cannot be used, reading or writing fails, or the build
+/// is interrupted. Nothing is left behind.
 pub fn build(
     request: &BuildRequest,
     progress: &mut dyn Progress,
 ) -> Result<StagedExport, BuildError> {
+    let staged = stage(request, progress);
+    // Whatever failed first, it was because the staging folder went.
+    request.interrupt.check()?;
+    staged
+}
+
+fn stage(request: &BuildRequest, progress: &mut dyn Progress) -> Result<StagedExport, BuildError> {
     let BuildRequest {
         input,
         output,
         options,
+        interrupt,
     } = request;
     options.validate()?;
-    let stage = Stage::create(output, input, options.force)?;
+    let stage = Stage::create(output, input, options.force, interrupt)?;
     let checkpoint = Checkpoint::open(input)?;
     let describe = |source| BuildError::Describe {
         folder: input.clone(),
@@ -120,7 +132,7 @@ pub fn build(
     })?;
     let (companions, absent) = companions(input)?;
 
-    let mut export = Export::new(stage.path(), progress);
+    let mut export = Export::new(stage.path(), progress, interrupt);
     export.graphs(&layout, &checkpoint)?;
     export.file("genai_config.json", config.to_json().as_bytes())?;
     export.companions(&companions)?;

@@ -64,14 +64,17 @@ pub enum BuildError {
         /// The output folder.
         path: PathBuf,
     },
-    /// The output path can never hold a model.
+    /// The output path can never hold a model, or holds what must not be replaced.
     #[error("{}: {problem}", path.display())]
     OutputPath {
         /// The output folder.
         path: PathBuf,
         /// Why.
-        problem: &'static str,
+        problem: String,
     },
+    /// [`Interrupt::stop`](crate::Interrupt::stop) was called.
+    #[error("the build was interrupted")]
+    Interrupted,
     /// A graph contradicts itself: a defect of this program, not of the input.
     #[error("defect in the exporter: {file}: {name}: {problem}")]
     Defect {

@@ -34,7 +34,7 @@
 //! | `decoder`, `mtp`, `blocks`, `ops`, `graph` | emission of graphs as plain data |
 //! | `config` | `genai_config.json` |
 //! | `onnx` | graphs as protobuf, weights as aligned data files |
-//! | `stage` | the staging folder, publishing, and what killed builds leave |
+//! | `stage`, `interrupt` | the staging folder, publishing, stopping, and what killed builds leave |
 
 mod blocks;
 mod build_request;
@@ -44,6 +44,7 @@ mod contract;
 mod decoder;
 mod error;
 mod graph;
+mod interrupt;
 mod mtp;
 mod onnx;
 mod ops;
@@ -59,6 +60,7 @@ mod testing;
 
 pub use build_request::{BuildRequest, Progress, StagedExport, build};
 pub use error::BuildError;
+pub use interrupt::Interrupt;
 pub use options::{
     BuildOptions, CheckpointOption, Dtype, OptionsError, Spelling, Target, UnknownValue,
 };

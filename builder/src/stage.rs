@@ -1,7 +1,7 @@
 //! An export is written beside its destination and moved there when it is complete.
 //!
 //! The staging folder is `.<name>.pawl-<random>` in the destination's parent, so that moving is a
-//! rename on one file system. It holds `lock` (locked while its process lives), `model` (the export)
+//! rename on one file system. `<random>` is six letters and digits. It holds `lock` (locked while its process lives), `model` (the export)
 //! and, for an instant while an old output is replaced, `old`. Dropping it removes it. What a killed
 //! process left is removed by the next export to the same destination: its lock is free. If it was
 //! killed between the two renames of a replacement, the old output is put back first.
@@ -13,14 +13,19 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use crate::error::BuildError;
+use crate::interrupt::{Interrupt, remove_empty};
 
 /// A file that marks a folder as an export, which may be replaced.
 const MARK: &str = "genai_config.json";
 const LOCK: &str = "lock";
 const MODEL: &str = "model";
 const OLD: &str = "old";
+/// Letters and digits of the random part of a staging folder's name.
+const RANDOM: usize = 6;
 /// Times a staging folder is made anew because another process took it for abandoned.
 const ATTEMPTS: usize = 8;
+/// Times it is made anew because another export removed the parents.
+const PARENT_ATTEMPTS: usize = 100;
 
 /// A staging folder of a living export. The fields are dropped in order.
 #[derive(Debug)]
@@ -31,33 +36,32 @@ pub(crate) struct Stage {
     lock: File,
     folder: TempDir,
     made: Made,
+    interrupt: Forget,
 }
 
 impl Stage {
     /// Checks the destination and makes a staging folder beside it.
     ///
-    /// `input` is never replaced, nor anything that contains it.
-    pub(crate) fn create(output: &Path, input: &Path, force: bool) -> Result<Self, BuildError> {
+    /// `input` is never replaced, nor anything that contains it or a file it links to.
+    pub(crate) fn create(
+        output: &Path,
+        input: &Path,
+        force: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Self, BuildError> {
         let output = destination(output)?;
-        let made = make_parents(split(&output)?.0)?;
-        sweep(&output)?;
-        check_free(&output, force)?;
-        let input = fs::canonicalize(input).map_err(BuildError::read(input))?;
-        if input.starts_with(&output) {
-            return Err(BuildError::OutputPath {
-                path: output,
-                problem: "is the input folder or contains it",
-            });
-        }
-        let (folder, lock) = new_folder(&output)?;
-        let model = folder.path().join(MODEL);
-        fs::create_dir(&model).map_err(BuildError::write(&model))?;
-        Ok(Self {
-            output,
-            force,
-            lock,
-            folder,
-            made,
+        interrupt.guard(|registry| {
+            let (made, folder, lock) = claim(&output, input, force)?;
+            registry.add(folder.path(), &made.0);
+            let interrupt = Forget(interrupt.clone(), folder.path().to_owned());
+            Ok(Self {
+                output,
+                force,
+                lock,
+                folder,
+                made,
+                interrupt,
+            })
         })
     }
 
@@ -74,8 +78,9 @@ impl Stage {
             lock,
             folder,
             mut made,
+            interrupt,
         } = self;
-        let published = place(&folder, &output, force);
+        let published = interrupt.0.guard(|_| place(&folder, &output, force));
         if published.is_ok() {
             made.0.clear();
         }
@@ -83,11 +88,79 @@ impl Stage {
         drop(lock);
         drop(folder);
         drop(made);
+        drop(interrupt);
         published?;
         // The export is in place; a crash of the machine now could at worst undo that.
         let _ = sync_folder(split(&output)?.0);
         Ok(output)
     }
+}
+
+/// Forgets the staging folder once it is gone.
+#[derive(Debug)]
+struct Forget(Interrupt, PathBuf);
+
+impl Drop for Forget {
+    fn drop(&mut self) {
+        self.0.forget(&self.1);
+    }
+}
+
+/// Makes the parents that are missing and a locked staging folder in them.
+///
+/// Another export that fails may remove parents it made between any two steps of this, before it sees that they are
+/// used; then everything is done again.
+fn claim(output: &Path, input: &Path, force: bool) -> Result<(Made, TempDir, File), BuildError> {
+    let (parent, _) = split(output)?;
+    let attempt = || {
+        let made = make_parents(parent)?;
+        sweep(output)?;
+        check_free(output, force)?;
+        protect(output, input)?;
+        let (folder, lock) = new_folder(output)?;
+        Ok((made, folder, lock))
+    };
+    let mut claimed = attempt();
+    for _ in 1..PARENT_ATTEMPTS {
+        match &claimed {
+            Err(error) if is_gone(error, parent, input) => claimed = attempt(),
+            _ => break,
+        }
+    }
+    claimed
+}
+
+/// Whether something failed because `parent` or a folder above it is gone.
+fn is_gone(error: &BuildError, parent: &Path, input: &Path) -> bool {
+    let (BuildError::Read { file, source } | BuildError::Write { file, source }) = error else {
+        return false;
+    };
+    let staged = parent.starts_with(file) || file.starts_with(parent);
+    source.kind() == io::ErrorKind::NotFound && staged && file != input
+}
+
+/// Refuses to replace the input, or files that it consists of.
+fn protect(output: &Path, input: &Path) -> Result<(), BuildError> {
+    let folder = fs::canonicalize(input).map_err(BuildError::read(input))?;
+    let refuse = |problem: String| BuildError::OutputPath {
+        path: output.to_owned(),
+        problem,
+    };
+    if folder.starts_with(output) {
+        return Err(refuse("is the input folder or contains it".to_owned()));
+    }
+    // An input that is no folder is refused when it is opened.
+    for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+        let linked = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+        let target = linked
+            .then(|| fs::canonicalize(entry.path()).ok())
+            .flatten();
+        if target.is_some_and(|target| target != output && target.starts_with(output)) {
+            let name = entry.path();
+            return Err(refuse(format!("holds what {} links to", name.display())));
+        }
+    }
+    Ok(())
 }
 
 /// Moves the export out of its staging folder.
@@ -124,11 +197,7 @@ struct Made(Vec<PathBuf>);
 
 impl Drop for Made {
     fn drop(&mut self) {
-        for folder in self.0.iter().rev() {
-            if fs::remove_dir(folder).is_err() {
-                break;
-            }
-        }
+        remove_empty(&self.0);
     }
 }
 
@@ -149,7 +218,7 @@ fn split(output: &Path) -> Result<(&Path, &str), BuildError> {
         (Some(parent), Some(name)) => Ok((parent, name)),
         _ => Err(BuildError::OutputPath {
             path: output.to_owned(),
-            problem: "cannot be the name of an output folder",
+            problem: "cannot be the name of an output folder".to_owned(),
         }),
     }
 }
@@ -188,7 +257,10 @@ fn check_free(output: &Path, force: bool) -> Result<bool, BuildError> {
     } else {
         return Ok(true);
     };
-    Err(BuildError::OutputPath { path, problem })
+    Err(BuildError::OutputPath {
+        path,
+        problem: problem.to_owned(),
+    })
 }
 
 fn is_empty(folder: &Path) -> Result<bool, BuildError> {
@@ -198,8 +270,17 @@ fn is_empty(folder: &Path) -> Result<bool, BuildError> {
         .is_none())
 }
 
+/// What comes before the random part of a staging folder's name.
 fn prefix(name: &str) -> String {
     format!(".{name}.pawl-")
+}
+
+/// Whether `hidden` is the name of a staging folder of the output `name`, and of no other output: that of
+/// `name.pawl-x` is `.name.pawl-x.pawl-<random>`, and the random part holds neither point nor hyphen.
+fn is_staging(hidden: &str, name: &str) -> bool {
+    hidden.strip_prefix(&prefix(name)).is_some_and(|random| {
+        random.len() == RANDOM && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    })
 }
 
 fn new_folder(output: &Path) -> Result<(TempDir, File), BuildError> {
@@ -207,17 +288,20 @@ fn new_folder(output: &Path) -> Result<(TempDir, File), BuildError> {
     for _ in 0..ATTEMPTS {
         let folder = tempfile::Builder::new()
             .prefix(&prefix(name))
+            .rand_bytes(RANDOM)
             .tempdir_in(parent)
             .map_err(BuildError::write(parent))?;
         let path = folder.path().join(LOCK);
         let lock = File::create(&path).map_err(BuildError::write(&path))?;
         match lock.try_lock() {
-            Ok(()) => return Ok((folder, lock)),
             // Another export took the folder for abandoned and is removing it.
-            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::WouldBlock) => continue,
             // Without locks nothing is ever taken for abandoned.
-            Err(TryLockError::Error(_)) => return Ok((folder, lock)),
+            Ok(()) | Err(TryLockError::Error(_)) => {}
         }
+        let model = folder.path().join(MODEL);
+        fs::create_dir(&model).map_err(BuildError::write(&model))?;
+        return Ok((folder, lock));
     }
     Err(BuildError::defect(
         "stage",
@@ -230,7 +314,6 @@ fn new_folder(output: &Path) -> Result<(TempDir, File), BuildError> {
 /// had moved away. Whatever cannot be read or removed is left alone.
 fn sweep(output: &Path) -> Result<(), BuildError> {
     let (parent, name) = split(output)?;
-    let prefix = prefix(name);
     for entry in fs::read_dir(parent)
         .map_err(BuildError::read(parent))?
         .flatten()
@@ -238,7 +321,7 @@ fn sweep(output: &Path) -> Result<(), BuildError> {
         let hidden = entry.file_name();
         if !hidden
             .to_str()
-            .is_some_and(|hidden| hidden.starts_with(&prefix))
+            .is_some_and(|hidden| is_staging(hidden, name))
         {
             continue;
         }

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 
 use genai_config_schema::GenaiConfig;
 use pawl_builder::{
-    BuildOptions, BuildReport, BuildRequest, CheckpointOption, Progress, Spelling, Target, build,
+    BuildError, BuildOptions, BuildReport, BuildRequest, CheckpointOption, Progress, Spelling,
+    Target, build,
 };
 use safetensors::SafeTensors;
 use safetensors::tensor::TensorView;
@@ -269,6 +270,55 @@ fn what_stops_in_the_middle_leaves_nothing() {
     }
     assert_eq!(fs::read_dir(world.path()).unwrap().count(), 1);
     assert!(contents(&world.path().join("out")) == before);
+}
+
+/// Stops the build through its handle, in the middle of the weights.
+struct Interrupter<'a> {
+    request: &'a BuildRequest,
+    left: u64,
+    after: u64,
+}
+
+impl Progress for Interrupter<'_> {
+    fn begin(&mut self, total: u64) {
+        self.left = total / 2;
+    }
+
+    fn advance(&mut self, _: &str, bytes: u64) {
+        match self.left.checked_sub(bytes) {
+            Some(left) => self.left = left,
+            None if self.request.interrupt.is_stopped() => self.after += bytes,
+            None => self.request.interrupt.stop(),
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_build_stops_at_once_and_leaves_nothing() {
+    let world = tempfile::tempdir().unwrap();
+    let request =
+        |name: &str| BuildRequest::new(shipped(), world.path().join(name), BuildOptions::default());
+    let stopped = request("a/out");
+    let mut progress = Interrupter {
+        request: &stopped,
+        left: 0,
+        after: 0,
+    };
+    let error = build(&stopped, &mut progress).unwrap_err();
+    assert!(matches!(error, BuildError::Interrupted), "{error}");
+    assert_eq!(
+        progress.after, 0,
+        "bytes were written after the interruption"
+    );
+    assert_eq!(fs::read_dir(world.path()).unwrap().count(), 0);
+
+    let late = request("out");
+    let staged = build(&late, &mut ()).unwrap();
+    late.interrupt.stop();
+    assert_eq!(fs::read_dir(world.path()).unwrap().count(), 0);
+    let error = staged.publish().unwrap_err();
+    assert!(matches!(error, BuildError::Interrupted), "{error}");
+    assert_eq!(fs::read_dir(world.path()).unwrap().count(), 0);
 }
 
 #[test]

@@ -28,6 +28,7 @@
 //! | go on from an earlier state | [`Request::keep_state`], [`Request::continue_from`], [`Kept`] |
 //! | see logits and state | [`Model::evaluate`] |
 //! | check an export | [`verify`] |
+//! | check the ONNX Runtime library | [`check_library`] |
 
 mod device;
 mod engine;
@@ -54,7 +55,7 @@ pub use engine::{
 };
 pub use error::{ErrorCode, LoadError, RunError};
 pub use evaluate::{EvaluateOptions, Evaluation, StateTensor};
-pub use exec::LibraryError;
+pub use exec::{LibraryError, LibraryInfo, check_library};
 pub use ids::RequestId;
 pub use model::{
     ContractCode, ContractErrors, ContractMismatch, LoadOptions, MemoryPlan, Model, ModelInfo,

@@ -9,6 +9,7 @@ use super::{check, encode, external};
 use crate::build_request::Progress;
 use crate::error::BuildError;
 use crate::graph::ir::{Graph, InitializerData, SharedPlacement};
+use crate::interrupt::Interrupt;
 use crate::report::ReportedFile;
 use crate::source::convert::{Converter, NonFinite};
 use crate::source::{Checkpoint, Companion};
@@ -49,6 +50,7 @@ impl<'a> Layout<'a> {
 pub(crate) struct Export<'a> {
     folder: PathBuf,
     progress: &'a mut dyn Progress,
+    interrupt: &'a Interrupt,
     written: Written,
 }
 
@@ -64,10 +66,15 @@ pub(crate) struct Written {
 
 impl<'a> Export<'a> {
     /// An export into `folder`, which exists and is empty.
-    pub(crate) fn new(folder: PathBuf, progress: &'a mut dyn Progress) -> Self {
+    pub(crate) fn new(
+        folder: PathBuf,
+        progress: &'a mut dyn Progress,
+        interrupt: &'a Interrupt,
+    ) -> Self {
         Self {
             folder,
             progress,
+            interrupt,
             written: Written::default(),
         }
     }
@@ -141,6 +148,7 @@ impl<'a> Export<'a> {
             path: &path,
             reached: 0,
             progress: self.progress,
+            interrupt: self.interrupt,
         };
         for entry in &file.entries {
             output.pad(entry)?;
@@ -171,10 +179,12 @@ struct Output<'a> {
     /// Bytes so far.
     reached: u64,
     progress: &'a mut dyn Progress,
+    interrupt: &'a Interrupt,
 }
 
 impl Output<'_> {
     fn put(&mut self, bytes: &[u8]) -> Result<(), BuildError> {
+        self.interrupt.check()?;
         self.writer
             .write_all(bytes)
             .map_err(BuildError::write(self.path))?;

@@ -16,7 +16,8 @@ impl World {
     }
 
     fn stage(&self, name: &str, force: bool) -> Result<Stage, BuildError> {
-        Stage::create(&self.path(name), &self.path("input"), force)
+        let interrupt = Interrupt::default();
+        Stage::create(&self.path(name), &self.path("input"), force, &interrupt)
     }
 
     fn refused(&self, name: &str, force: bool) -> String {
@@ -208,8 +209,8 @@ fn killed(world: &World, folder: &str, old: Option<&str>) {
 #[test]
 fn what_the_dead_left_is_removed_and_the_living_are_left_alone() {
     let world = World::new();
-    killed(&world, ".out.pawl-dead", None);
-    killed(&world, ".other.pawl-dead", None);
+    killed(&world, ".out.pawl-dead42", None);
+    killed(&world, ".other.pawl-dead42", None);
     let living = world.stage("out", false).unwrap();
     let second = world.stage("out", false).unwrap();
     fs::write(living.path().join(MARK), "x").unwrap();
@@ -218,8 +219,8 @@ fn what_the_dead_left_is_removed_and_the_living_are_left_alone() {
         .flatten()
         .map(|e| e.path())
         .collect();
-    assert!(!world.path(".out.pawl-dead").exists());
-    assert!(world.path(".other.pawl-dead").exists());
+    assert!(!world.path(".out.pawl-dead42").exists());
+    assert!(world.path(".other.pawl-dead42").exists());
     assert_eq!(top.len(), 4, "{top:?}");
     drop(second);
     living.publish().unwrap();
@@ -229,7 +230,7 @@ fn what_the_dead_left_is_removed_and_the_living_are_left_alone() {
 #[test]
 fn an_old_output_left_aside_by_the_dead_is_put_back() {
     let world = World::new();
-    killed(&world, ".out.pawl-dead", Some("old"));
+    killed(&world, ".out.pawl-dead42", Some("old"));
     assert!(world.refused("out", false).contains("exists already"));
     assert_eq!(world.entries(), ["out", "out/genai_config.json"]);
     assert_eq!(
@@ -237,7 +238,7 @@ fn an_old_output_left_aside_by_the_dead_is_put_back() {
         "old"
     );
 
-    killed(&world, ".out.pawl-dead", Some("older"));
+    killed(&world, ".out.pawl-dead42", Some("older"));
     world.export("out", true, "new");
     assert_eq!(world.entries(), ["out", "out/genai_config.json"]);
 }
@@ -260,4 +261,112 @@ fn a_link_leads_to_the_folder_it_names() {
     );
     std::os::unix::fs::symlink(world.path("nowhere"), world.path("dangling")).unwrap();
     assert!(world.refused("dangling", true).contains("dangling"));
+}
+
+#[test]
+fn only_staging_folders_of_this_output_are_swept() {
+    let world = World::new();
+    let others = [
+        ".a.pawl-x.pawl-dead42",
+        ".a.pawl-dead4",
+        ".a.pawl-dead423",
+        ".a.pawl-de.d42",
+        ".a.pawl-de-d42",
+        ".a.pawl-d\u{e4}d42",
+        ".aa.pawl-dead42",
+        "a.pawl-dead42",
+    ];
+    for folder in others {
+        killed(&world, folder, None);
+    }
+    killed(&world, ".a.pawl-dead42", None);
+    let stage = world.stage("a", false).unwrap();
+    for folder in others {
+        assert!(world.path(folder).exists(), "{folder}");
+    }
+    assert!(!world.path(".a.pawl-dead42").exists());
+    let hidden = stage.folder.path().file_name().unwrap().to_str().unwrap();
+    assert!(is_staging(hidden, "a"), "{hidden}");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_output_that_holds_what_the_input_links_to_is_never_replaced() {
+    use std::os::unix::fs::symlink;
+    let world = World::new();
+    world.export("out", false, "old");
+    fs::write(world.path("out/weights"), "precious").unwrap();
+    symlink(
+        world.path("out/weights"),
+        world.path("input/model.safetensors"),
+    )
+    .unwrap();
+    let message = world.refused("out", true);
+    assert!(message.contains("out: holds what"), "{message}");
+    assert!(message.contains("model.safetensors links to"), "{message}");
+    assert_eq!(
+        fs::read_to_string(world.path("out/weights")).unwrap(),
+        "precious"
+    );
+
+    fs::rename(world.path("out/weights"), world.path("weights")).unwrap();
+    fs::remove_file(world.path("input/model.safetensors")).unwrap();
+    symlink(world.path("weights"), world.path("input/model.safetensors")).unwrap();
+    symlink(world.path("out"), world.path("input/latest")).unwrap();
+    world.export("out", true, "new");
+    world.export("input/onnx", false, "old");
+    world.export("input/onnx", true, "new");
+}
+
+/// Exports that fail remove the parents they made, also while others are about to use them.
+#[test]
+fn exports_that_share_missing_parents_do_not_fail_each_other() {
+    let world = World::new();
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let world = &world;
+            scope.spawn(move || {
+                for _ in 0..300 {
+                    drop(world.stage(&format!("p/q/out{thread}"), false).unwrap());
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn what_is_interrupted_leaves_nothing_and_publishes_nothing() {
+    let world = World::new();
+    world.export("out", false, "old");
+    let interrupt = Interrupt::default();
+    let stage =
+        |name: &str| Stage::create(&world.path(name), &world.path("input"), true, &interrupt);
+    let (first, second) = (stage("out").unwrap(), stage("a/b/out").unwrap());
+    fs::write(first.path().join(MARK), "new").unwrap();
+    drop(stage("c/out").unwrap());
+    interrupt.stop();
+    assert_eq!(world.entries(), ["out", "out/genai_config.json"]);
+    assert!(matches!(first.publish(), Err(BuildError::Interrupted)));
+    assert!(matches!(stage("d/out"), Err(BuildError::Interrupted)));
+    drop(second);
+    assert_eq!(world.entries(), ["out", "out/genai_config.json"]);
+    assert_eq!(
+        fs::read_to_string(world.path("out/genai_config.json")).unwrap(),
+        "old"
+    );
+}
+
+/// A build goes on making files until it sees that it was stopped.
+#[test]
+fn stopping_outruns_a_build_that_goes_on_writing() {
+    let world = World::new();
+    let interrupt = Interrupt::default();
+    let stage = Stage::create(&world.path("out"), &world.path("input"), false, &interrupt).unwrap();
+    let folder = stage.path();
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..20_000).try_for_each(|n| fs::write(folder.join(n.to_string()), "x")));
+        while fs::read_dir(&folder).unwrap().count() < 10 {}
+        interrupt.stop();
+        assert_eq!(world.entries(), Vec::<String>::new());
+    });
 }

@@ -35,10 +35,53 @@ impl Default for Wanted<'_> {
     }
 }
 
+/// The ONNX Runtime of this process.
+///
+/// ```no_run
+/// let info = pawl::check_library(None)?;
+/// println!("ONNX Runtime {} at {}", info.version, info.path.display());
+/// # Ok::<(), pawl::LibraryError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LibraryInfo {
+    /// The file, absolute and without links.
+    pub path: PathBuf,
+    /// Its version, such as `1.32.0`.
+    pub version: String,
+}
+
+/// Loads ONNX Runtime as [`Model::load`](crate::Model::load) would for the CPU provider, and says which one it is: what
+/// costs much and ends with loading a model can ask first. `library` is the path to load; `None` looks it up as
+/// [`LoadOptions::library`](crate::LoadOptions::library) says.
+///
+/// A library that passes stays loaded: a process holds one for its whole life. One that is refused does not.
+///
+/// # Errors
+/// The library is missing, is something else, is too old, or does not start; or the process holds another one.
+///
+/// ```
+/// use pawl::{ErrorCode, check_library};
+///
+/// let nowhere = std::path::Path::new("no/such/libonnxruntime.so");
+/// let error = check_library(Some(nowhere)).unwrap_err();
+/// assert_eq!(error.code(), ErrorCode::LibraryNotFound);
+/// assert!(error.to_string().contains("no/such/libonnxruntime.so"));
+/// ```
+pub fn check_library(library: Option<&Path>) -> Result<LibraryInfo, LibraryError> {
+    let wanted = Wanted {
+        library,
+        ..Wanted::default()
+    };
+    load(wanted).map(|loaded| LibraryInfo {
+        path: loaded.path.clone(),
+        version: loaded.version.to_string(),
+    })
+}
+
 static LOADED: OnceLock<Loaded> = OnceLock::new();
 static LOADING: Mutex<()> = Mutex::new(());
 
-#[cfg(test)]
 /// The environment for CPU sessions, from the library that the usual lookup finds.
 #[cfg(test)]
 pub(crate) fn environment() -> Result<&'static Environment, LibraryError> {
@@ -116,6 +159,9 @@ mod tests {
         let first = load(Wanted::default()).unwrap();
         assert!(first.version >= Version::CPU);
         assert!(std::ptr::eq(first, load(Wanted::default()).unwrap()));
+        let info = check_library(None).unwrap();
+        assert_eq!(info.path, first.path);
+        assert_eq!(info.version, first.version.to_string());
 
         let same = Wanted {
             library: Some(&first.path),

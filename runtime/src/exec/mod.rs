@@ -14,6 +14,7 @@ mod tensor_value;
 pub(crate) use decoder::{Decoder, Signature, StepInput};
 #[cfg(test)]
 pub(crate) use environment::environment;
+pub use environment::{LibraryInfo, check_library};
 pub(crate) use environment::{Loaded, Wanted, load};
 pub use library::LibraryError;
 pub(crate) use library::Version;

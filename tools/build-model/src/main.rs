@@ -1,26 +1,38 @@
 //! `build-model`: a Hugging Face checkpoint to a model folder that Pawl runs.
 //!
-//! The export is built into a staging folder, verified by opening it in ONNX Runtime, and only then
-//! published. Exit codes: 0 when the model is at its destination, 2 when anything was refused or
-//! failed. Then nothing was left behind and an existing output is as it was. A build that is killed
-//! leaves a hidden staging folder, which the next build to the same output removes.
+//! The ONNX Runtime library is checked, the export is built into a staging folder, verified by opening
+//! it in ONNX Runtime, and only then published. Exit codes: 0 when the model is at its destination, 2
+//! when anything was refused or failed, 128 plus the number of the signal (130, 143, 129) after SIGINT,
+//! SIGTERM or SIGHUP. Whenever it is not 0, nothing was left behind and an existing output is as it was.
+//! Only a build that is killed outright leaves a hidden staging folder, which the next build to the same
+//! output removes.
 
 mod args;
 mod show;
+mod signals;
 
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use args::Args;
 use clap::Parser;
-use pawl::{LoadError, VerifyOptions, VerifyReport, verify};
-use pawl_builder::{BuildError, BuildReport, build};
+use pawl::{LibraryError, LoadError, VerifyOptions, VerifyReport, check_library, verify};
+use pawl_builder::{BuildError, BuildReport, BuildRequest, build};
 use show::Bar;
 use thiserror::Error;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    match run(&args) {
+    let request = args.request();
+    let outcome = run(&request);
+    if outcome.is_err() && request.interrupt.is_stopped() {
+        // The thread that stopped the build ends the process.
+        loop {
+            std::thread::park();
+        }
+    }
+    match outcome {
         Ok(done) => {
             show::finished(&done, args.json);
             ExitCode::SUCCESS
@@ -45,12 +57,19 @@ struct Done {
 enum Failure {
     #[error(transparent)]
     Build(#[from] BuildError),
+    #[error("nothing was built, since it could not be verified: {0}")]
+    Library(#[from] LibraryError),
+    #[error("signals cannot be watched: {0}")]
+    Signals(io::Error),
     #[error("the export could not be verified and was removed: {0}")]
     Verify(#[from] LoadError),
 }
 
-fn run(args: &Args) -> Result<Done, Failure> {
-    let staged = build(&args.request(), &mut Bar::default())?;
+fn run(request: &BuildRequest) -> Result<Done, Failure> {
+    signals::watch(&request.interrupt).map_err(Failure::Signals)?;
+    // An export may take an hour; that it cannot be verified is known before.
+    check_library(None)?;
+    let staged = build(request, &mut Bar::default())?;
     let verified = verify(staged.path(), &VerifyOptions::new())?;
     let (output, report) = staged.publish()?;
     Ok(Done {

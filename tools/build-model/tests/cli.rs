@@ -8,7 +8,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -230,22 +230,68 @@ fn cuda_models_are_verified_as_far_as_a_cpu_can() {
     }
 }
 
+/// Runs a build with a library given in the environment. Its input is broken too, which must not be noticed first.
+fn with_library(library: &Path) -> String {
+    let (input, world) = (world(), world());
+    let mut command = command(input.path(), &world.path().join("a/out"), &[]);
+    let message = refused(&command.env("ORT_DYLIB_PATH", library).output().unwrap());
+    assert_eq!(names(world.path()), Vec::<String>::new(), "{message}");
+    assert!(message.contains("nothing was built"), "{message}");
+    message
+}
+
+/// Compiles a library that says it is ONNX Runtime 1.31.1; `None` where no compiler can be run.
+fn old_library(folder: &Path) -> Option<PathBuf> {
+    let body = r#"
+#[repr(C)]
+pub struct Base(extern "system" fn(u32) -> *const u8, extern "system" fn() -> *const u8);
+unsafe impl Sync for Base {}
+extern "system" fn api(_: u32) -> *const u8 { std::ptr::null() }
+extern "system" fn version() -> *const u8 { b"1.31.1\0".as_ptr() }
+static BASE: Base = Base(api, version);
+#[unsafe(no_mangle)]
+pub extern "system" fn OrtGetApiBase() -> *const Base { &BASE }
+"#;
+    let (source, library) = (folder.join("old.rs"), folder.join("old.so"));
+    fs::write(&source, body).unwrap();
+    let rustc = option_env!("RUSTC").unwrap_or("rustc");
+    let mut compiler = Command::new(rustc);
+    compiler.args([
+        "--edition",
+        "2024",
+        "--crate-type",
+        "cdylib",
+        "-C",
+        "panic=abort",
+    ]);
+    let done = compiler.arg("-o").args([&library, &source]).output().ok()?;
+    assert!(done.status.success(), "{done:?}");
+    Some(library)
+}
+
 #[test]
-fn what_cannot_be_verified_is_not_published() {
+fn a_library_that_cannot_verify_is_refused_before_anything_is_built() {
     let world = world();
-    let output = world.path().join("out");
-    let mut command = command(&shipped(), &output, &[]);
-    let without = command
-        .env("ORT_DYLIB_PATH", world.path().join("none.so"))
-        .output()
-        .unwrap();
-    let message = refused(&without);
+    let message = with_library(&world.path().join("none.so"));
     assert!(
-        message.contains("could not be verified and was removed"),
+        message.contains("none.so") && message.contains("ORT_DYLIB_PATH"),
         "{message}"
     );
-    assert!(message.contains("none.so"), "{message}");
-    assert_eq!(names(world.path()), Vec::<String>::new());
+
+    let text = world.path().join("text.so");
+    fs::write(&text, "not a library").unwrap();
+    let message = with_library(&text);
+    assert!(message.contains("text.so` cannot be loaded"), "{message}");
+
+    let Some(old) = old_library(world.path()) else {
+        eprintln!("skipped: no Rust compiler to make a stub library with");
+        return;
+    };
+    let message = with_library(&old);
+    assert!(
+        message.contains("1.31.1") && message.contains("is too old"),
+        "{message}"
+    );
 }
 
 /// A model like the shipped one with a vocabulary so large, and values of zero, that a build can be
@@ -284,41 +330,52 @@ fn large(folder: &Path) {
     file.set_len(prefix.len() as u64 + reached).unwrap();
 }
 
-/// Starts a build and kills it while it writes. Returns false where it was too fast to be caught.
-fn killed(input: &Path, output: &Path) -> bool {
-    let parent = output.parent().unwrap();
-    let mut child = command(input, output, &["--force"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let at_work = || {
-        let hidden = fs::read_dir(parent)
-            .unwrap()
-            .flatten()
-            .map(|entry| entry.path());
-        hidden
-            .into_iter()
-            .any(|path| path.join("model/model.onnx.data").exists())
-    };
-    while !at_work() && child.try_wait().unwrap().is_none() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    child.kill().unwrap();
-    !child.wait().unwrap().success()
+/// Starts a build over an old output and sends it a signal while it writes.
+///
+/// Returns its status, or `None` where it was never caught at work.
+fn signalled(input: &Path, output: &Path, signal: &str) -> Option<ExitStatus> {
+    let build = || command(input, output, &["--force"]);
+    (0..20).find_map(|_| signalled_once(build(), output, signal))
 }
 
-#[test]
-fn a_killed_build_leaves_the_old_output_and_no_trace_after_the_next() {
+fn signalled_once(mut build: Command, output: &Path, signal: &str) -> Option<ExitStatus> {
+    let parent = output.parent().unwrap();
+    let build = build.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = build.spawn().unwrap();
+    let at_work = || {
+        let hidden = fs::read_dir(parent).unwrap().flatten();
+        let mut data = hidden.map(|entry| entry.path().join("model/model.onnx.data"));
+        data.any(|path| path.exists())
+    };
+    let caught = loop {
+        match (at_work(), child.try_wait().unwrap()) {
+            (true, None) => break true,
+            (_, Some(_)) => break false,
+            (false, None) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    let mut kill = Command::new("kill");
+    kill.args([signal, &child.id().to_string()]);
+    let sent = kill.stderr(Stdio::null()).status().unwrap().success();
+    Some(child.wait().unwrap()).filter(|_| caught && sent)
+}
+
+/// A large input, an old output, and the bytes of its weights.
+fn under_way() -> (TempDir, TempDir, PathBuf, Vec<u8>) {
     let (input, world) = (world(), world());
     large(input.path());
     let output = world.path().join("out");
     built(&run(&shipped(), &output, &[]));
     let before = fs::read(output.join("model.onnx.data")).unwrap();
-    assert!(
-        (0..20).any(|_| killed(input.path(), &output)),
-        "never caught at work"
-    );
+    (input, world, output, before)
+}
+
+#[cfg(unix)]
+#[test]
+fn a_killed_build_leaves_the_old_output_and_no_trace_after_the_next() {
+    let (input, world, output, before) = under_way();
+    let status = signalled(input.path(), &output, "-KILL").expect("never caught at work");
+    assert!(!status.success());
     assert!(fs::read(output.join("model.onnx.data")).unwrap() == before);
     let left: Vec<_> = names(world.path())
         .into_iter()
@@ -331,4 +388,77 @@ fn a_killed_build_leaves_the_old_output_and_no_trace_after_the_next() {
 
     refused(&run(&shipped(), &output, &[]));
     assert_eq!(names(world.path()), ["out"]);
+}
+
+/// Whether this process ignores a signal, and so do the programs it starts.
+#[cfg(unix)]
+fn ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).unwrap());
+    mask >> (signal - 1) & 1 == 1
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_build_leaves_nothing_and_exits_as_shells_expect() {
+    let (input, world, output, before) = under_way();
+    for (signal, number) in [("-INT", 2), ("-TERM", 15), ("-HUP", 1)] {
+        if ignored(number) {
+            eprintln!("skipped: {signal} is ignored here");
+            continue;
+        }
+        let status = signalled(input.path(), &output, signal).expect("never caught at work");
+        assert_eq!(status.code(), Some(128 + number), "{signal}");
+        assert_eq!(names(world.path()), ["out"], "{signal}");
+        assert!(
+            fs::read(output.join("model.onnx.data")).unwrap() == before,
+            "{signal}"
+        );
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_that_was_ignored_at_the_start_does_not_end_a_build() {
+    let (input, world, output, before) = under_way();
+    let ignoring = || {
+        let build = command(input.path(), &output, &["--force"]);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]);
+        shell.arg(build.get_program()).args(build.get_args());
+        shell
+    };
+    let status = (0..20).find_map(|_| signalled_once(ignoring(), &output, "-HUP"));
+    assert_eq!(status.expect("never caught at work").code(), Some(0));
+    assert_eq!(names(world.path()), ["out"]);
+    assert!(fs::read(output.join("model.onnx.data")).unwrap() != before);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_output_that_the_input_links_into_is_not_replaced() {
+    let (input, world) = (world(), world());
+    let output = world.path().join("out");
+    built(&run(&shipped(), &output, &["--no-mtp"]));
+    fs::copy(
+        shipped().join("config.json"),
+        input.path().join("config.json"),
+    )
+    .unwrap();
+    fs::copy(
+        shipped().join("model.safetensors"),
+        output.join("model.safetensors"),
+    )
+    .unwrap();
+    let link = input.path().join("model.safetensors");
+    std::os::unix::fs::symlink(output.join("model.safetensors"), link).unwrap();
+    let message = refused(&run(input.path(), &output, &["--force"]));
+    assert!(message.contains("model.safetensors links to"), "{message}");
+    assert!(output.join("model.safetensors").exists());
+    let message = refused(&run(&output, &output, &["--force"]));
+    assert!(
+        message.contains("is the input folder or contains it"),
+        "{message}"
+    );
 }

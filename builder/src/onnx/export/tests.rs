@@ -96,7 +96,8 @@ fn write(folder: &Path, progress: &mut dyn Progress) -> (Written, Vec<SharedPlac
     );
     let graphs = two_graphs();
     let layout = Layout::new(&graphs, &checkpoint).unwrap();
-    let mut export = Export::new(folder.to_owned(), progress);
+    let interrupt = Interrupt::default();
+    let mut export = Export::new(folder.to_owned(), progress, &interrupt);
     export.graphs(&layout, &checkpoint).unwrap();
     export
         .companions(&companions(input.path()).unwrap().0)

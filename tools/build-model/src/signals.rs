@@ -1,0 +1,46 @@
+//! Signals that end the process: what is staged goes first.
+
+use pawl_builder::Interrupt;
+
+/// Removes what is staged and ends the process with 128 plus the number of the signal, once one of SIGHUP, SIGINT and
+/// SIGTERM comes. Those that were ignored when the process started stay ignored: `nohup` and shells that start
+/// background work set them so.
+#[cfg(unix)]
+pub(crate) fn watch(interrupt: &Interrupt) -> std::io::Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    use signal_hook::iterator::Signals;
+
+    let ignored = ignored();
+    let watched = [SIGHUP, SIGINT, SIGTERM];
+    let watched = watched
+        .into_iter()
+        .filter(|signal| ignored >> (signal - 1) & 1 == 0);
+    let mut signals = Signals::new(watched)?;
+    let interrupt = interrupt.clone();
+    let end = move || {
+        if let Some(signal) = signals.forever().next() {
+            interrupt.stop();
+            // Destructors of libraries must not run while another thread is inside of them.
+            signal_hook::low_level::exit(128 + signal);
+        }
+    };
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(end)?;
+    Ok(())
+}
+
+/// Where there are no such signals, the next build to the same output removes what was staged.
+#[cfg(not(unix))]
+pub(crate) fn watch(_: &Interrupt) -> std::io::Result<()> {
+    Ok(())
+}
+
+/// The signals that this process ignores, signal 1 in the lowest bit, where the system says it in a file.
+#[cfg(unix)]
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}
