@@ -1,6 +1,7 @@
 //! Stopping a build from another thread.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,7 +50,7 @@ impl Interrupt {
     pub fn stop(&self) {
         self.0.stopped.store(true, Ordering::Release);
         for Staged { folder, parents } in self.staged().drain(..) {
-            remove(&folder);
+            remove(&folder, &mut |folder| fs::remove_dir_all(folder));
             remove_empty(&parents);
         }
     }
@@ -102,9 +103,9 @@ impl Registry<'_> {
 }
 
 /// Removes a folder that another thread may still be writing to. It makes a fixed number of files, so this ends.
-fn remove(folder: &Path) {
+fn remove(folder: &Path, once: &mut dyn FnMut(&Path) -> io::Result<()>) {
     for _ in 0..ATTEMPTS {
-        if fs::remove_dir_all(folder).is_ok() || !folder.exists() {
+        if once(folder).is_ok() || !folder.exists() {
             return;
         }
         thread::sleep(Duration::from_millis(1));
@@ -138,5 +139,27 @@ mod tests {
         fs::create_dir(&folder).unwrap();
         interrupt.stop();
         assert!(folder.exists());
+    }
+
+    #[test]
+    fn a_file_that_comes_while_its_folder_is_removed_goes_too() {
+        let world = tempfile::tempdir().unwrap();
+        let folder = world.path().join("staging");
+        fs::create_dir(&folder).unwrap();
+        let mut calls = 0;
+        remove(&folder, &mut |folder| {
+            calls += 1;
+            if calls < 3 {
+                fs::write(folder.join(calls.to_string()), "")?;
+                return Err(io::ErrorKind::DirectoryNotEmpty.into());
+            }
+            fs::remove_dir_all(folder)
+        });
+        assert!(!folder.exists());
+        remove(&folder, &mut |folder| {
+            calls += 1;
+            fs::remove_dir_all(folder)
+        });
+        assert_eq!(calls, 4, "what is gone is not waited for");
     }
 }

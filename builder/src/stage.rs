@@ -51,7 +51,7 @@ impl Stage {
     ) -> Result<Self, BuildError> {
         let output = destination(output)?;
         interrupt.guard(|registry| {
-            let (made, folder, lock) = claim(&output, input, force)?;
+            let (made, folder, lock) = claim(&output, input, force, &mut make_parents)?;
             registry.add(folder.path(), &made.0);
             let interrupt = Forget(interrupt.clone(), folder.path().to_owned());
             Ok(Self {
@@ -110,9 +110,14 @@ impl Drop for Forget {
 ///
 /// Another export that fails may remove parents it made between any two steps of this, before it sees that they are
 /// used; then everything is done again.
-fn claim(output: &Path, input: &Path, force: bool) -> Result<(Made, TempDir, File), BuildError> {
+fn claim(
+    output: &Path,
+    input: &Path,
+    force: bool,
+    make_parents: &mut dyn FnMut(&Path) -> Result<Made, BuildError>,
+) -> Result<(Made, TempDir, File), BuildError> {
     let (parent, _) = split(output)?;
-    let attempt = || {
+    let mut attempt = || {
         let made = make_parents(parent)?;
         sweep(output)?;
         check_free(output, force)?;

@@ -318,20 +318,45 @@ fn an_output_that_holds_what_the_input_links_to_is_never_replaced() {
     world.export("input/onnx", true, "new");
 }
 
-/// Exports that fail remove the parents they made, also while others are about to use them.
+/// Another export that fails removes the parents that it made, also where this one is about to use them.
 #[test]
-fn exports_that_share_missing_parents_do_not_fail_each_other() {
+fn parents_that_another_export_removes_are_made_again() {
     let world = World::new();
-    std::thread::scope(|scope| {
-        for thread in 0..3 {
-            let world = &world;
-            scope.spawn(move || {
-                for _ in 0..300 {
-                    drop(world.stage(&format!("p/q/out{thread}"), false).unwrap());
-                }
-            });
+    let (output, input) = (world.path("p/q/out"), world.path("input"));
+    let mut lost = 0;
+    let mut losing = |parent: &Path| {
+        let made = make_parents(parent)?;
+        lost += 1;
+        match lost {
+            1 => fs::remove_dir(world.path("p/q")).unwrap(),
+            2 => fs::remove_dir_all(world.path("p")).unwrap(),
+            _ => {}
         }
-    });
+        Ok(made)
+    };
+    let claimed = claim(&output, &input, false, &mut losing).unwrap();
+    assert!(claimed.1.path().join(MODEL).exists());
+    drop(claimed.2);
+    drop(claimed.1);
+    drop(claimed.0);
+    assert_eq!((lost, world.entries()), (3, Vec::new()));
+
+    let mut always = |parent: &Path| {
+        lost += 1;
+        make_parents(parent).map(drop)?;
+        Ok(Made(Vec::new()))
+    };
+    let error = claim(&output, &input, false, &mut always).unwrap_err();
+    assert!(error.to_string().contains("p/q: cannot be"), "{error}");
+    assert_eq!(lost, 3 + PARENT_ATTEMPTS);
+    let missing = claim(
+        &world.path("out"),
+        &world.path("none"),
+        false,
+        &mut make_parents,
+    );
+    let missing = missing.unwrap_err().to_string();
+    assert!(missing.contains("none: cannot be read"), "{missing}");
 }
 
 #[test]
@@ -354,19 +379,4 @@ fn what_is_interrupted_leaves_nothing_and_publishes_nothing() {
         fs::read_to_string(world.path("out/genai_config.json")).unwrap(),
         "old"
     );
-}
-
-/// A build goes on making files until it sees that it was stopped.
-#[test]
-fn stopping_outruns_a_build_that_goes_on_writing() {
-    let world = World::new();
-    let interrupt = Interrupt::default();
-    let stage = Stage::create(&world.path("out"), &world.path("input"), false, &interrupt).unwrap();
-    let folder = stage.path();
-    std::thread::scope(|scope| {
-        scope.spawn(|| (0..20_000).try_for_each(|n| fs::write(folder.join(n.to_string()), "x")));
-        while fs::read_dir(&folder).unwrap().count() < 10 {}
-        interrupt.stop();
-        assert_eq!(world.entries(), Vec::<String>::new());
-    });
 }
