@@ -1,0 +1,139 @@
+//! The names in `genai_config.json` are those of the graphs: all of them, and no others.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::Exported;
+
+/// Names taken and names given.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Names {
+    inputs: BTreeSet<String>,
+    outputs: BTreeSet<String>,
+}
+
+pub(crate) fn check(exported: &Exported) {
+    let model = &exported.config["model"];
+    let sections = [decoder(&model["decoder"]), head(&model["mtp"])];
+    for ((file, graph), declared) in exported.graphs.iter().zip(sections) {
+        let inputs = graph.graph.input.iter().map(|value| value.name.clone());
+        let outputs = graph.graph.output.iter().map(|value| value.name.clone());
+        let found = Names {
+            inputs: inputs.collect(),
+            outputs: outputs.collect(),
+        };
+        assert_eq!(found, declared, "{}: {file}", exported.name);
+        assert_eq!(
+            found.inputs.len(),
+            graph.graph.input.len(),
+            "{}: {file}",
+            exported.name
+        );
+        assert_eq!(
+            found.outputs.len(),
+            graph.graph.output.len(),
+            "{}: {file}",
+            exported.name
+        );
+    }
+}
+
+/// What a decoder's section names.
+fn decoder(section: &Value) -> Names {
+    let mut names = Names {
+        inputs: plain(&section["inputs"]),
+        outputs: plain(&section["outputs"]),
+    };
+    for group in section["state_groups"].as_array().unwrap() {
+        let layers = group["layer_ids"].as_array().unwrap();
+        let layers: Vec<_> = layers.iter().map(|layer| layer.as_u64().unwrap()).collect();
+        let (inputs, outputs) = match group.get("bindings") {
+            Some(bindings) => bound(bindings),
+            None => listed(section, group),
+        };
+        names.inputs.extend(expand(&inputs, &layers));
+        names.outputs.extend(expand(&outputs, &layers));
+    }
+    names
+}
+
+/// What a drafting head's section names; its caches are those of its own layers.
+fn head(section: &Value) -> Names {
+    let mut names = Names {
+        inputs: plain(&section["inputs"]),
+        outputs: plain(&section["outputs"]),
+    };
+    let layers: Vec<_> = (0..section["num_hidden_layers"].as_u64().unwrap_or(1)).collect();
+    names
+        .inputs
+        .extend(expand(&templates(&section["inputs"]), &layers));
+    names
+        .outputs
+        .extend(expand(&templates(&section["outputs"]), &layers));
+    names
+}
+
+fn texts(section: &Value) -> Vec<&str> {
+    let object = section.as_object().into_iter().flatten();
+    object.map(|(_, name)| name.as_str().unwrap()).collect()
+}
+
+fn plain(section: &Value) -> BTreeSet<String> {
+    let texts = texts(section).into_iter();
+    texts
+        .filter(|name| !name.contains("%d"))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn templates(section: &Value) -> Vec<&str> {
+    let texts = texts(section).into_iter();
+    texts.filter(|name| name.contains("%d")).collect()
+}
+
+/// Templates of a group that binds its tensors.
+fn bound(bindings: &Value) -> (Vec<&str>, Vec<&str>) {
+    let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+    for binding in bindings.as_object().unwrap().values() {
+        inputs.push(binding["input"].as_str().unwrap());
+        outputs.push(binding["output"].as_str().unwrap());
+        outputs.extend(
+            binding
+                .get("checkpoints")
+                .map(|name| name.as_str().unwrap()),
+        );
+    }
+    (inputs, outputs)
+}
+
+/// Templates of a group whose tensors are named under `inputs` and `outputs`.
+fn listed<'a>(section: &'a Value, group: &Value) -> (Vec<&'a str>, Vec<&'a str>) {
+    let (inputs, mut outputs): (&[_], Vec<_>) = match group["kind"].as_str().unwrap() {
+        "paged_kv" => (
+            &["past_key_names", "past_value_names"],
+            vec!["present_key_names", "present_value_names"],
+        ),
+        "fixed_conv" => (&["past_conv_names"], vec!["present_conv_names"]),
+        "fixed_recurrent" => (&["past_recurrent_names"], vec!["present_recurrent_names"]),
+        other => panic!("{other}"),
+    };
+    let update = match group["kind"].as_str().unwrap() {
+        "fixed_conv" => "state_update_conv_value_names",
+        _ => "state_update_recurrent_capsule_names",
+    };
+    outputs.extend(group.get("state_update").map(|_| update));
+    let names = |side: &str, keys: &[&str]| -> Vec<&'a str> {
+        keys.iter()
+            .map(|key| section[side][*key].as_str().unwrap())
+            .collect()
+    };
+    (names("inputs", inputs), names("outputs", &outputs))
+}
+
+fn expand<'a>(templates: &'a [&str], layers: &'a [u64]) -> impl Iterator<Item = String> + 'a {
+    let name = |template: &str, layer: u64| template.replace("%d", &layer.to_string());
+    templates
+        .iter()
+        .flat_map(move |template| layers.iter().map(move |layer| name(template, *layer)))
+}
