@@ -86,19 +86,6 @@ impl<'a> Plan<'a> {
         self.description.layers.iter().any(recurrent)
     }
 
-    /// The key heads of recurrent layers, each number once, in the order of the layers.
-    pub(crate) fn recurrent_key_heads(&self) -> Vec<u64> {
-        let mut heads = Vec::new();
-        for layer in &self.description.layers {
-            if let Mixer::GatedDelta(mixer) = &layer.mixer
-                && !heads.contains(&mixer.key_heads)
-            {
-                heads.push(mixer.key_heads);
-            }
-        }
-        heads
-    }
-
     /// The input that says whether anything is captured: only recurrent operators take one.
     pub(crate) fn capture_active(&self) -> Option<&'static str> {
         let read = self.checkpoints.is_some() && self.has_recurrent_state();

@@ -42,6 +42,12 @@
 //! (`rows`) or both banks and row indices (`bank`, which needs the inputs `read_rows` and
 //! `write_rows`).
 //!
+//! `row_shape` and `element_type` of a group say how large its state is, so that memory can be
+//! planned from this file before any weight or graph is there: `row_shape` are the extents of one
+//! row of a fixed state (`[channels, kernel - 1]` of a convolution, `[value_heads, value_dim,
+//! key_dim]` of Gated DeltaNet), and the geometry of a paged group is that of the decoder. Graphs
+//! must agree with both where a file has them.
+//!
 //! # JSON Schema
 //!
 //! [`json_schema`] is committed as `schema.json` of this crate and drives the reader, so the two
@@ -76,5 +82,7 @@ pub use manifest::{Checkpoints, FixedTensor, Manifest, PagedGroup, PagedLayer, S
 pub use parse::{MAX_BYTES, MAX_DEPTH};
 pub use report::MAX_ERRORS;
 pub use schema::json_schema;
-pub use state_enums::{CheckpointAlignment, CheckpointForm, StateLayout, StateOperator};
+pub use state_enums::{
+    CheckpointAlignment, CheckpointForm, ElementType, StateLayout, StateOperator,
+};
 pub use wire::*;

@@ -3,7 +3,7 @@
 use crate::template::expand;
 use crate::{
     Binding, CheckpointAlignment, CheckpointForm, ConfigCode, ConfigError, ConfigErrors, Decoder,
-    GenaiConfig, StateGroup, StateKind, StateLayout, StateOperator,
+    ElementType, GenaiConfig, StateGroup, StateKind, StateLayout, StateOperator,
 };
 
 /// How a file names its state.
@@ -37,6 +37,8 @@ pub struct Manifest {
 pub struct PagedGroup {
     /// Its layers, in the file's order.
     pub layers: Vec<PagedLayer>,
+    /// Element type of its tensors, where the file says so.
+    pub element_type: Option<ElementType>,
 }
 
 /// Tensor names of one layer's key/value cache.
@@ -73,6 +75,11 @@ pub struct FixedTensor {
     pub checkpoints: Option<Checkpoints>,
     /// Key heads, where the operator has them and the file says so.
     pub key_heads: Option<u32>,
+    /// Extents of one row, one per [axis of its operator](StateOperator::row_axes); empty where the
+    /// file does not say.
+    pub row_shape: Vec<u64>,
+    /// Element type, where the file says so.
+    pub element_type: Option<ElementType>,
 }
 
 /// The checkpoint output of a fixed state.
@@ -131,7 +138,12 @@ fn resolve(decoder: &Decoder) -> Manifest {
         .collect();
     Manifest {
         spelling: Spelling::of(decoder),
-        paged: (!layers.is_empty()).then_some(PagedGroup { layers }),
+        paged: (!layers.is_empty()).then_some(PagedGroup {
+            layers,
+            element_type: groups()
+                .find(|group| group.kind == StateKind::PagedKv)
+                .and_then(|group| group.element_type),
+        }),
         fixed: groups()
             .flat_map(|group| fixed_tensors(decoder, group))
             .collect(),
@@ -220,6 +232,8 @@ pub(crate) fn fixed_tensors(decoder: &Decoder, group: &StateGroup) -> Vec<FixedT
                 ..*checkpoints
             }),
         key_heads: template.key_heads,
+        row_shape: group.row_shape.clone(),
+        element_type: group.element_type,
     };
     group.layer_ids.iter().map(tensor).collect()
 }

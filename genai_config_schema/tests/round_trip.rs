@@ -165,6 +165,12 @@ fn pawl_groups(plan: &Plan) -> Vec<StateGroup> {
             CheckpointForm::State | CheckpointForm::Update => CheckpointAlignment::Left,
         }),
         checkpoint_form: captures.then_some(plan.form),
+        row_shape: match operator {
+            StateOperator::CausalConv => vec![u64::from(plan.checkpoints) + 1, 3],
+            StateOperator::GatedDeltaNet if captures => vec![2, 1, 5],
+            StateOperator::GatedDeltaNet | StateOperator::TokenHistory => Vec::new(),
+        },
+        element_type: captures.then_some(ElementType::Bfloat16),
         state_update: None,
     };
     let paged = StateGroup {

@@ -14,6 +14,7 @@ struct Names {
 }
 
 pub(crate) fn check(exported: &Exported) {
+    sizes(exported);
     let model = &exported.config["model"];
     let sections = [decoder(&model["decoder"]), head(&model["mtp"])];
     for ((file, graph), declared) in exported.graphs.iter().zip(sections) {
@@ -36,6 +37,44 @@ pub(crate) fn check(exported: &Exported) {
             "{}: {file}",
             exported.name
         );
+    }
+}
+
+/// What the configuration says about the sizes of states is what the decoder's graph declares.
+fn sizes(exported: &Exported) {
+    let decoder = &exported.config["model"]["decoder"];
+    let (_, graph) = &exported.graphs[0];
+    for group in decoder["state_groups"].as_array().unwrap() {
+        let Some(bindings) = group["bindings"].as_object() else {
+            assert!(group.get("row_shape").is_none() && group.get("element_type").is_none());
+            continue;
+        };
+        let heads = [&decoder["num_key_value_heads"], &decoder["head_size"]];
+        let row: Vec<_> = match group["kind"].as_str().unwrap() {
+            "paged_kv" => heads.into_iter().collect(),
+            _ => group["row_shape"].as_array().unwrap().iter().collect(),
+        };
+        let types = ["float32", "float16", "bfloat16"].iter().zip([1, 10, 16]);
+        let mut known = types.filter(|(word, _)| group["element_type"] == **word);
+        let element = known.next().unwrap().1;
+        for (binding, layer) in bindings.values().flat_map(|binding| {
+            let layers = group["layer_ids"].as_array().unwrap();
+            layers.iter().map(move |layer| (binding, layer.to_string()))
+        }) {
+            let name = binding["input"].as_str().unwrap().replace("%d", &layer);
+            let mut inputs = graph.graph.input.iter();
+            let input = inputs.find(|input| input.name == name).unwrap();
+            let tensor = input.type_.tensor_type();
+            let extents: Vec<_> = tensor.shape.dim.iter().map(|dim| dim.dim_value()).collect();
+            let at = format!("{}: {name}", exported.name);
+            assert_eq!(tensor.elem_type, element, "{at}");
+            let tail = &extents[extents.len() - row.len()..];
+            assert_eq!(
+                tail,
+                row.iter().map(|n| n.as_i64().unwrap()).collect::<Vec<_>>(),
+                "{at}"
+            );
+        }
     }
 }
 

@@ -64,6 +64,8 @@ fn mixed(decoder: &Decoder, groups: &[Group<'_>], report: &mut Report) {
         let own = group.group;
         refuse(own.operator.is_some(), &group.key("operator"));
         refuse(own.key_head_count.is_some(), &group.key("key_head_count"));
+        refuse(!own.row_shape.is_empty(), &group.key("row_shape"));
+        refuse(own.element_type.is_some(), &group.key("element_type"));
         refuse(own.state_layout.is_some(), &group.key("state_layout"));
         refuse(
             own.checkpoint_count.is_some(),

@@ -82,6 +82,7 @@ fn paged(group: &Group<'_>, report: &mut Report) {
     let unused = [
         ("operator", group.group.operator.is_some()),
         ("state_layout", group.group.state_layout.is_some()),
+        ("row_shape", !group.group.row_shape.is_empty()),
     ];
     for (key, _) in unused.into_iter().filter(|(_, present)| *present) {
         report.rule(
@@ -151,7 +152,31 @@ fn fixed(group: &Group<'_>, report: &mut Report) {
         let message = "gated_delta_net needs it, other operators must not have it";
         report.rule(ConfigCode::C26, &group.key("key_head_count"), message);
     }
+    row_shape(group, report);
     checkpoints(group, report);
+}
+
+/// A row has the axes of its operator, and heads that belong together.
+fn row_shape(group: &Group<'_>, report: &mut Report) {
+    let at = group.key("row_shape");
+    let shape = group.group.row_shape.as_slice();
+    let (Some(operator), false) = (group.group.operator, shape.is_empty()) else {
+        return;
+    };
+    let axes = operator.row_axes();
+    if shape.len() != axes.len() {
+        let message = format!("expected [{}], found {shape:?}", axes.join(", "));
+        report.rule(ConfigCode::Inconsistent, &at, message);
+        return;
+    }
+    let heads = group.group.key_head_count.filter(|&heads| heads > 0);
+    if let (StateOperator::GatedDeltaNet, Some(heads), Some(&values)) =
+        (operator, heads, shape.first())
+        && values % u64::from(heads) != 0
+    {
+        let message = format!("{values} value heads are not a multiple of {heads} key heads");
+        report.rule(ConfigCode::Inconsistent, &at, message);
+    }
 }
 
 fn checkpoints(group: &Group<'_>, report: &mut Report) {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CheckpointAlignment, CheckpointForm, StateLayout, StateOperator};
+use crate::{CheckpointAlignment, CheckpointForm, ElementType, StateLayout, StateOperator};
 
 use super::wire;
 
@@ -40,6 +40,13 @@ wire! {
             "items" = {"type": "integer", "format": "uint32", "minimum": 0, "x-code": "C7"},
         ))]
         pub layer_ids: Vec<u32>,
+        /// Extents of one row of a `fixed` state (pawl spelling): `[channels, kernel - 1]` of
+        /// `causal_conv`, `[value_heads, value_dim, key_dim]` of `gated_delta_net`, `[tokens]` of
+        /// `token_history`.
+        #[schemars(extend("items" = {"type": "integer", "format": "uint64", "minimum": 1}))]
+        pub row_shape: Vec<u64>,
+        /// Element type of the state's tensors (pawl spelling).
+        pub element_type: Option<ElementType>,
         /// How a `fixed` state meets the pool; absent means `rows`.
         pub state_layout: Option<StateLayout>,
         /// Names of the state's tensors (pawl spelling).
