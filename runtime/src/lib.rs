@@ -28,6 +28,7 @@
 //! | go on from an earlier state | [`Request::keep_state`], [`Request::continue_from`], [`Kept`] |
 //! | see logits and state | [`Model::evaluate`] |
 //! | check an export | [`verify`] |
+//! | look at a model without running it, plan its memory | [`inspect`], [`StatePlan`] |
 //! | check the ONNX Runtime library | [`check_library`] |
 
 mod device;
@@ -58,9 +59,10 @@ pub use evaluate::{EvaluateOptions, Evaluation, StateTensor};
 pub use exec::{LibraryError, LibraryInfo, check_library};
 pub use ids::RequestId;
 pub use model::{
-    ContractCode, ContractErrors, ContractMismatch, LoadOptions, MemoryPlan, Model, ModelInfo,
-    Opened, PlanEntry, Provider, StateGroupInfo, VerifiedGraph, VerifyOptions, VerifyReport,
-    verify,
+    CachePlan, ContractCode, ContractErrors, ContractMismatch, HeadInfo, Inspection, LimitsInfo,
+    LoadOptions, MemoryPlan, Model, ModelInfo, Opened, PlanEntry, Provider, SpeculativeInfo,
+    StateBytes, StateGroupInfo, StateGroupPlan, StatePlan, VerifiedGraph, VerifyOptions,
+    VerifyReport, inspect, verify,
 };
 pub use request::{Event, FinishReason, Request, RequestError, Reuse, SubmitError, Usage};
 pub use sample::{SamplingError, SamplingParams};

@@ -66,12 +66,15 @@ impl Model {
             &limits,
             &source.graph_sizes,
         )?;
+        if source.contract.decoder.host {
+            plan.require_fit()?;
+        }
         tracing::info!(folder = %source.folder.display(), "memory plan\n{plan}");
         let loaded = runtime(provider, options)?;
         let (decoder, head) = open(loaded, &source, provider, options)?;
         let device = device(provider, &decoder, loaded)?;
         refuse_distant(&source, &*device)?;
-        let info = ModelInfo::new(&source, provider);
+        let info = ModelInfo::new(&source, provider, &limits);
         Ok(Self {
             folder: source.folder,
             config: source.config,
@@ -108,7 +111,7 @@ impl std::fmt::Debug for Model {
 }
 
 /// The provider that is asked for, if it can run this model.
-fn provider(source: &Source, options: &LoadOptions) -> Result<Provider, LoadError> {
+pub(super) fn provider(source: &Source, options: &LoadOptions) -> Result<Provider, LoadError> {
     let provider = match options.provider {
         Some(provider) => provider,
         None => configured_provider(source)?,
@@ -133,7 +136,7 @@ fn provider(source: &Source, options: &LoadOptions) -> Result<Provider, LoadErro
     }
 }
 
-fn configured_provider(source: &Source) -> Result<Provider, LoadError> {
+pub(super) fn configured_provider(source: &Source) -> Result<Provider, LoadError> {
     let Some(wanted) = source
         .config
         .model

@@ -3,11 +3,13 @@
 mod contract;
 pub(crate) mod graph_io;
 mod info;
+mod inspect;
 mod load;
 mod options;
 mod plan;
 mod source;
 pub(crate) mod spec;
+mod state_plan;
 pub(crate) mod tensor_spec;
 #[cfg(test)]
 pub(crate) mod test_onnx;
@@ -16,8 +18,10 @@ pub(crate) mod test_toy;
 mod verify;
 
 pub use contract::{ContractCode, ContractErrors, ContractMismatch};
-pub use info::{ModelInfo, StateGroupInfo};
+pub use info::{HeadInfo, LimitsInfo, ModelInfo, SpeculativeInfo, StateGroupInfo};
+pub use inspect::{Inspection, inspect};
 pub use load::Model;
 pub use options::{LoadOptions, Provider};
 pub use plan::{MemoryPlan, PlanEntry};
+pub use state_plan::{CachePlan, StateBytes, StateGroupPlan, StatePlan};
 pub use verify::{Opened, VerifiedGraph, VerifyOptions, VerifyReport, verify};

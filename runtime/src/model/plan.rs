@@ -1,9 +1,9 @@
 //! How much memory a model will take, before anything is allocated.
 
-use super::contract::Contract;
+use super::contract::{Contract, GraphContract};
 use super::options::LoadOptions;
-use super::spec::{FixedSpec, PagedSpec, StateSpec};
-use crate::device::ElementType;
+use super::spec::PagedSpec;
+use super::tensor_spec::DataType;
 use crate::error::LoadError;
 use genai_config_schema::GenaiConfig;
 use std::fmt;
@@ -11,11 +11,14 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 /// Requests that run at once where nobody says.
-const DEFAULT_BATCH: usize = 16;
+pub(super) const DEFAULT_BATCH: usize = 16;
 /// Tokens of one step where the configuration does not say.
 const DEFAULT_SCHEDULED_TOKENS: usize = 2048;
 /// Most bytes of key/value cache that are taken without being asked for.
 const CACHE_CAP: u64 = 2 << 30;
+
+/// Bytes of a float32 element.
+const FLOAT: u64 = 4;
 
 /// Sizes that the pools and the scheduler keep to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,18 +102,38 @@ impl Limits {
 /// Blocks that fit the cap.
 fn affordable(contract: &Contract) -> usize {
     let per_block = caches(contract)
-        .map(|paged| cache_bytes(paged, 1))
+        .map(|(paged, size)| cache_bytes(paged, size, 1))
         .try_fold(0u64, |sum, bytes| sum.checked_add(bytes?))
         .unwrap_or(u64::MAX);
     usize::try_from(CACHE_CAP / per_block.max(1)).unwrap_or(usize::MAX)
 }
 
-fn caches(contract: &Contract) -> impl Iterator<Item = &PagedSpec> {
-    let head = contract.head.as_ref().map(|head| &head.state);
-    [Some(&contract.decoder.state), head]
+/// Every key/value cache, and the bytes of its elements.
+fn caches(contract: &Contract) -> impl Iterator<Item = (&PagedSpec, u64)> {
+    [Some(&contract.decoder), contract.head.as_ref()]
         .into_iter()
         .flatten()
-        .filter_map(|state| state.paged.as_ref())
+        .filter_map(|graph| Some((graph.state.paged.as_ref()?, cache_size(graph))))
+}
+
+/// Bytes of one element of a graph's cache.
+fn cache_size(graph: &GraphContract) -> u64 {
+    graph.types.cache.map_or(FLOAT, element_size)
+}
+
+/// Bytes of one element of each fixed tensor.
+fn element_sizes(graph: &GraphContract) -> impl Iterator<Item = u64> + Clone {
+    let types = graph.types.fixed.iter().map(|kind| element_size(*kind));
+    types.chain(std::iter::repeat(FLOAT))
+}
+
+fn element_size(kind: DataType) -> u64 {
+    kind.bytes(1).unwrap_or(FLOAT)
+}
+
+/// Rows of a bank tensor: both banks and the zero row.
+pub(super) fn bank_rows(slots: usize) -> usize {
+    slots.saturating_mul(2).saturating_add(1)
 }
 
 /// Memory of a loaded model, in bytes per purpose. Its `Display` is a table.
@@ -118,7 +141,7 @@ fn caches(contract: &Contract) -> impl Iterator<Item = &PagedSpec> {
 /// Counted is everything that lives as long as the model: weights as they lie in the files (the runtime maps them and
 /// may prepare a second copy of those that it multiplies with), both banks of fixed state, key/value blocks, and
 /// the staging of a step. What ONNX Runtime needs between the operators of a step is not: it depends on the graph.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct MemoryPlan {
     entries: Vec<PlanEntry>,
     kv_blocks: usize,
@@ -127,7 +150,7 @@ pub struct MemoryPlan {
 }
 
 /// One purpose of a [`MemoryPlan`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct PlanEntry {
     /// What the memory is for.
@@ -159,15 +182,12 @@ impl MemoryPlan {
                 .to_string_lossy();
             plan.add(format!("weights, `{name}`"), Some(*bytes), false)?;
         }
-        let state = &contract.decoder.state;
-        plan.add_fixed(state, limits)?;
-        plan.add_cache("key/value cache", state.paged.as_ref(), limits)?;
-        let head = contract
-            .head
-            .as_ref()
-            .and_then(|head| head.state.paged.as_ref());
-        plan.add_cache("key/value cache of the head", head, limits)?;
-        let rows = |rows: usize, columns: usize| product(&[rows, columns], ElementType::F32);
+        plan.add_fixed(&contract.decoder, limits)?;
+        plan.add_cache("key/value cache", &contract.decoder, limits)?;
+        if let Some(head) = &contract.head {
+            plan.add_cache("key/value cache of the head", head, limits)?;
+        }
+        let rows = |rows: usize, columns: usize| product(&[rows, columns], FLOAT);
         let vocab = usize::try_from(config.model.vocab_size).unwrap_or(usize::MAX);
         plan.add(
             "logits staging".to_owned(),
@@ -182,30 +202,30 @@ impl MemoryPlan {
                 true,
             )?;
         }
-        plan.refuse_impossible()?;
         Ok(plan)
     }
 
-    fn add_fixed(&mut self, state: &StateSpec, limits: &Limits) -> Result<(), LoadError> {
-        if state.fixed.is_empty() {
+    fn add_fixed(&mut self, graph: &GraphContract, limits: &Limits) -> Result<(), LoadError> {
+        let tensors = || graph.state.fixed.iter().zip(element_sizes(graph));
+        if graph.state.fixed.is_empty() {
             return Ok(());
         }
-        let rows = limits.slots.saturating_mul(2).saturating_add(1);
-        let banks = sum(state.fixed.iter().map(|fixed| row_bytes(fixed, rows)));
+        let rows = bank_rows(limits.slots);
+        let banks = sum(tensors().map(|(fixed, size)| {
+            product(&fixed.row_shape, size)?.checked_mul(u64::try_from(rows).ok()?)
+        }));
         let slots = limits.slots;
         self.add(
             format!("fixed state, 2 banks of {slots} slots and a zero row"),
             banks,
             true,
         )?;
-        let series = state
-            .fixed
-            .iter()
-            .filter_map(|fixed| fixed.checkpoints.as_ref());
-        let bytes = sum(series.clone().map(|checkpoints| {
+        let series =
+            tensors().filter_map(|(fixed, size)| Some((fixed.checkpoints.as_ref()?, size)));
+        let bytes = sum(series.clone().map(|(checkpoints, size)| {
             product(
                 &[checkpoints.count, limits.checkpoint_rows, checkpoints.width],
-                ElementType::F32,
+                size,
             )
         }));
         if series.count() > 0 {
@@ -218,14 +238,16 @@ impl MemoryPlan {
     fn add_cache(
         &mut self,
         purpose: &str,
-        paged: Option<&PagedSpec>,
+        graph: &GraphContract,
         limits: &Limits,
     ) -> Result<(), LoadError> {
-        let Some(paged) = paged else { return Ok(()) };
+        let Some(paged) = &graph.state.paged else {
+            return Ok(());
+        };
         let (blocks, tokens) = (limits.kv_blocks, limits.block_size);
         self.add(
             format!("{purpose}, {blocks} blocks of {tokens} tokens"),
-            cache_bytes(paged, blocks),
+            cache_bytes(paged, cache_size(graph), blocks),
             true,
         )
     }
@@ -247,8 +269,8 @@ impl MemoryPlan {
         Ok(())
     }
 
-    /// A plan that no machine of this size can serve is refused now, not in the middle of a step.
-    fn refuse_impossible(&self) -> Result<(), LoadError> {
+    /// Refuses a plan for the host that no machine of this size can serve: now, not in the middle of a step.
+    pub(crate) fn require_fit(&self) -> Result<(), LoadError> {
         let Some(machine) = machine_memory() else {
             return Ok(());
         };
@@ -328,7 +350,7 @@ impl fmt::Display for MemoryPlan {
 }
 
 /// A size for people.
-struct Bytes(u64);
+pub(super) struct Bytes(pub(super) u64);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -350,23 +372,17 @@ impl fmt::Display for Bytes {
     }
 }
 
-fn product(extents: &[usize], element: ElementType) -> Option<u64> {
-    extents
-        .iter()
-        .try_fold(u64::try_from(element.size()).ok()?, |bytes, extent| {
-            bytes.checked_mul(u64::try_from(*extent).ok()?)
-        })
+fn product(extents: &[usize], size: u64) -> Option<u64> {
+    extents.iter().try_fold(size, |bytes, extent| {
+        bytes.checked_mul(u64::try_from(*extent).ok()?)
+    })
 }
 
 fn sum(mut bytes: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     bytes.try_fold(0u64, |sum, bytes| sum.checked_add(bytes?))
 }
 
-fn row_bytes(fixed: &FixedSpec, rows: usize) -> Option<u64> {
-    product(&fixed.row_shape, ElementType::F32)?.checked_mul(u64::try_from(rows).ok()?)
-}
-
-fn cache_bytes(paged: &PagedSpec, blocks: usize) -> Option<u64> {
+fn cache_bytes(paged: &PagedSpec, size: u64, blocks: usize) -> Option<u64> {
     let tensors = paged.layers.len().checked_mul(2)?;
     product(
         &[
@@ -376,7 +392,7 @@ fn cache_bytes(paged: &PagedSpec, blocks: usize) -> Option<u64> {
             paged.kv_heads,
             paged.head_dim,
         ],
-        ElementType::F32,
+        size,
     )
 }
 

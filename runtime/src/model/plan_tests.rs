@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::exec::Signature;
-use crate::model::contract::GraphContract;
-use crate::model::spec::{CheckpointSpec, PagedNames};
+use crate::model::contract::{GraphContract, StateTypes};
+use crate::model::spec::{CheckpointSpec, FixedSpec, PagedNames, StateSpec};
 use genai_config_schema::{CheckpointAlignment, CheckpointForm, StateOperator};
 
 fn config(batching: &str) -> GenaiConfig {
@@ -57,6 +57,7 @@ fn contract(row_shape: &[usize]) -> Contract {
             fixed,
             captures_in_mixed_steps: true,
         },
+        types: StateTypes::default(),
         host: true,
     };
     Contract {
@@ -166,17 +167,14 @@ fn sizes_that_no_machine_has_are_refused_with_the_plan() {
     let error = plan(
         &small,
         &contract(&[5, 3]),
-        &LoadOptions::new().kv_blocks(1 << 50),
+        &LoadOptions::new().kv_blocks(1 << 60),
     )
     .unwrap_err();
     assert_eq!(error.code(), crate::ErrorCode::OutOfMemory);
     if machine_memory().is_some() {
-        let error = plan(
-            &small,
-            &contract(&[5, 3]),
-            &LoadOptions::new().kv_blocks(1 << 36),
-        )
-        .unwrap_err();
+        let large = LoadOptions::new().kv_blocks(1 << 36);
+        let plan = plan(&small, &contract(&[5, 3]), &large).unwrap();
+        let error = plan.require_fit().unwrap_err();
         assert!(
             error.to_string().contains("lower max_batch_size"),
             "{error}"
@@ -200,4 +198,24 @@ fn sizes_are_shown_with_a_unit() {
             "5120.0 TiB"
         ]
     );
+}
+
+#[test]
+fn elements_of_sixteen_bits_take_two_bytes() {
+    let config = config(r#"{"block_size": 8, "max_batch_size": 2, "max_scheduled_tokens": 50}"#);
+    let mut half = contract(&[5, 3]);
+    half.decoder.types = StateTypes {
+        cache: Some(DataType::F16),
+        fixed: vec![DataType::BF16],
+    };
+    let bytes = |contract: &Contract| -> Vec<u64> {
+        let plan = plan(&config, contract, &LoadOptions::new()).unwrap();
+        plan.entries().iter().map(|entry| entry.bytes).collect()
+    };
+    let (float, half) = (bytes(&contract(&[5, 3])), bytes(&half));
+    for (index, (float, half)) in float.iter().zip(&half).enumerate() {
+        // Banks, checkpoints and the decoder's cache.
+        let shrinks = (2..5).contains(&index);
+        assert_eq!(*float, half * if shrinks { 2 } else { 1 }, "{index}");
+    }
 }

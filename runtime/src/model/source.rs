@@ -3,7 +3,7 @@
 use super::contract::{self, Contract, GraphFile, Subject};
 use super::graph_io::GraphIo;
 use crate::error::LoadError;
-use genai_config_schema::{ConfigErrors, GenaiConfig, Mtp};
+use genai_config_schema::{ConfigErrors, GenaiConfig, Manifest, Mtp};
 use std::path::{Path, PathBuf};
 
 /// Name of the configuration in a model folder.
@@ -14,6 +14,7 @@ pub(crate) const CONFIG_FILE: &str = "genai_config.json";
 pub(crate) struct Source {
     pub(crate) folder: PathBuf,
     pub(crate) config: GenaiConfig,
+    pub(crate) manifest: Manifest,
     pub(crate) contract: Contract,
     pub(crate) decoder: GraphFile,
     pub(crate) head: Option<GraphFile>,
@@ -51,6 +52,7 @@ impl Source {
             head,
             graph_sizes,
             config,
+            manifest,
         })
     }
 
@@ -61,7 +63,7 @@ impl Source {
 }
 
 /// The head that the configuration asks for, if it does.
-fn enabled_head(config: &GenaiConfig) -> Option<&Mtp> {
+pub(super) fn enabled_head(config: &GenaiConfig) -> Option<&Mtp> {
     config
         .model
         .mtp
@@ -69,7 +71,7 @@ fn enabled_head(config: &GenaiConfig) -> Option<&Mtp> {
         .filter(|mtp| mtp.enabled != Some(false))
 }
 
-fn with_file(mut errors: ConfigErrors, path: &Path) -> ConfigErrors {
+pub(super) fn with_file(mut errors: ConfigErrors, path: &Path) -> ConfigErrors {
     errors.file.get_or_insert_with(|| path.to_path_buf());
     errors
 }

@@ -75,6 +75,27 @@ impl CheckpointSpec {
     }
 }
 
+/// Elements of one transition, the slot of an `update` checkpoint: the input values of a convolution; decay, key and delta
+/// of Gated DeltaNet; all of a history. `None` for a row without the axes of its operator, for value heads that are no
+/// multiple of the key heads, and beyond 2^64.
+pub(crate) fn transition_width(
+    operator: StateOperator,
+    row: &[u64],
+    key_heads: Option<u64>,
+) -> Option<u64> {
+    match (operator, row) {
+        (StateOperator::CausalConv, [channels, _]) => Some(*channels),
+        (StateOperator::GatedDeltaNet, [heads, value_dim, key_dim]) => {
+            let key_heads = key_heads.filter(|n| *n > 0 && heads.is_multiple_of(*n))?;
+            let key = key_heads.checked_mul(*key_dim)?;
+            let delta = heads.checked_mul(*value_dim)?;
+            heads.checked_add(key)?.checked_add(delta)
+        }
+        (StateOperator::TokenHistory, [tokens]) => Some(*tokens),
+        _ => None,
+    }
+}
+
 /// Buffers of one paged layer.
 #[derive(Debug)]
 pub(crate) struct PagedBuffers {

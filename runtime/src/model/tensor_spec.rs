@@ -76,6 +76,20 @@ impl From<ElementType> for DataType {
     }
 }
 
+impl From<genai_config_schema::ElementType> for DataType {
+    fn from(element: genai_config_schema::ElementType) -> Self {
+        use genai_config_schema::ElementType as Word;
+        match element {
+            Word::Float32 => Self::F32,
+            Word::Float16 => Self::F16,
+            Word::Bfloat16 => Self::BF16,
+            Word::Int8 => Self::I8,
+            Word::Int32 => Self::I32,
+            Word::Int64 => Self::I64,
+        }
+    }
+}
+
 impl fmt::Display for DataType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match TABLE.iter().find(|(number, ..)| *number == self.0) {

@@ -1,25 +1,71 @@
 //! `pawl inspect`.
 
 use crate::error::CliError;
-use crate::load::LoadArgs;
+use pawl::{Inspection, LoadOptions, StatePlan};
+use serde_json::{Value, json};
 use std::io::Write;
-use std::path::PathBuf;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The model folder.
-    #[arg(value_name = "DIR")]
-    model: PathBuf,
-    #[command(flatten)]
-    load: LoadArgs,
+    /// The model folder. It is read, not loaded: it may be for another provider, or too large for this machine.
+    #[arg(
+        value_name = "DIR",
+        required_unless_present = "plan",
+        conflicts_with = "plan"
+    )]
+    model: Option<PathBuf>,
+    /// Plans fixed state from this genai_config.json alone, with checkpoints of either form.
+    #[arg(long, value_name = "FILE")]
+    plan: Option<PathBuf>,
+    /// Checkpoint slots of a row to plan for, 1 to 8.
+    #[arg(
+        long,
+        value_name = "W",
+        default_value_t = 8,
+        requires = "plan",
+        conflicts_with = "model"
+    )]
+    window: u32,
+    /// Requests to plan for, each of which may capture; by default as many as the file says.
+    #[arg(long, value_name = "N", requires = "plan", conflicts_with = "model")]
+    rows: Option<NonZeroUsize>,
+    /// Prints one JSON object.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), CliError> {
-    let model = args.load.load(&args.model)?;
     let mut output = std::io::stdout().lock();
-    writeln!(output, "{}", model.info())?;
-    writeln!(output, "{}", model.memory_plan())?;
+    if let Some(file) = &args.plan {
+        let plan = StatePlan::read(file, args.window, args.rows)?;
+        match args.json {
+            true => writeln!(output, "{:#}", plan_json(&plan))?,
+            false => writeln!(output, "{plan}")?,
+        }
+    }
+    if let Some(folder) = &args.model {
+        let found = pawl::inspect(folder, &LoadOptions::new())?;
+        match args.json {
+            true => writeln!(output, "{:#}", model_json(folder, &found))?,
+            false => writeln!(output, "{found}")?,
+        }
+    }
     Ok(())
+}
+
+fn model_json(folder: &Path, found: &Inspection) -> Value {
+    let mut memory = json!(found.memory);
+    memory["total"] = found.memory.total().into();
+    json!({"folder": folder, "info": found.info, "memory": memory, "obstacle": found.obstacle})
+}
+
+fn plan_json(plan: &StatePlan) -> Value {
+    let mut value = json!(plan);
+    value["per_request"]["state_overhead"] = plan.per_request.state_overhead().into();
+    value["per_request"]["update_overhead"] = plan.per_request.update_overhead().into();
+    value
 }

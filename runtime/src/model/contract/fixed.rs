@@ -4,21 +4,24 @@ use super::paged::extent;
 use super::pattern::{Axis, Pattern, Side, find, require_same};
 use super::report::{ContractCode, Findings};
 use crate::model::graph_io::GraphIo;
-use crate::model::spec::{CheckpointSpec, FixedSpec};
+use crate::model::spec::{CheckpointSpec, FixedSpec, transition_width};
 use crate::model::tensor_spec::{DataType, TensorSpec};
-use genai_config_schema::{CheckpointForm, Checkpoints, FixedTensor, StateLayout, StateOperator};
+use genai_config_schema::{
+    CheckpointForm, Checkpoints, ElementType, FixedTensor, StateLayout, StateOperator,
+};
 
-/// Checks every fixed tensor; those with a usable state are described, in the manifest's order.
+/// Checks every fixed tensor; those with a usable state are described, in the manifest's order, with their element
+/// types.
 pub(super) fn check(
     graph: &GraphIo,
     tensors: &[FixedTensor],
     host: bool,
     findings: &mut Findings,
-) -> Vec<FixedSpec> {
+) -> (Vec<FixedSpec>, Vec<DataType>) {
     tensors
         .iter()
         .filter_map(|tensor| check_one(graph, tensor, host, findings))
-        .collect()
+        .unzip()
 }
 
 fn check_one(
@@ -26,7 +29,7 @@ fn check_one(
     tensor: &FixedTensor,
     host: bool,
     findings: &mut Findings,
-) -> Option<FixedSpec> {
+) -> Option<(FixedSpec, DataType)> {
     let input = find(
         graph,
         Side::Input,
@@ -46,10 +49,11 @@ fn check_one(
     }
     let input = input?;
     let row = row_shape(tensor, input, host, findings)?;
+    require_declared(tensor, input, &row, findings);
     let checkpoints = tensor.checkpoints.as_ref().and_then(|checkpoints| {
         check_checkpoints(graph, tensor, checkpoints, (input, &row), findings)
     });
-    Some(FixedSpec {
+    let spec = FixedSpec {
         layer: tensor.layer,
         operator: tensor.operator,
         input: tensor.input.clone(),
@@ -57,7 +61,40 @@ fn check_one(
         row_shape: row.iter().map(|dim| extent(*dim)).collect(),
         key_heads: tensor.key_heads.map(|heads| extent(heads.into())),
         checkpoints,
-    })
+    };
+    Some((spec, input.data_type))
+}
+
+/// What the configuration says about the size of a state is what memory is planned with before the graph is there.
+fn require_declared(
+    tensor: &FixedTensor,
+    input: &TensorSpec,
+    row: &[u64],
+    findings: &mut Findings,
+) {
+    if !tensor.row_shape.is_empty() && tensor.row_shape != row {
+        let (expected, found) = (&tensor.row_shape, row);
+        findings.add(
+            ContractCode::P7,
+            &input.name,
+            format!("of rows {expected:?}"),
+            format!("of rows {found:?}"),
+        );
+    }
+    require_element(tensor.element_type, input, findings);
+}
+
+/// A state is of the element type that its group declares, if it declares any.
+pub(super) fn require_element(
+    declared: Option<ElementType>,
+    input: &TensorSpec,
+    findings: &mut Findings,
+) {
+    if let Some(declared) = declared.map(DataType::from)
+        && declared != input.data_type
+    {
+        findings.add(ContractCode::P7, &input.name, declared, input.data_type);
+    }
 }
 
 /// Shape of one row, if the state has the rank of its operator and fixed extents.
@@ -151,33 +188,25 @@ fn check_checkpoints(
     })
 }
 
-/// Elements of one transition: the input values of a convolution, or decay, key and delta of Gated DeltaNet.
+/// Elements of one transition.
 fn update_width(
     tensor: &FixedTensor,
     row: &[u64],
     name: &str,
     findings: &mut Findings,
 ) -> Option<u64> {
-    match (tensor.operator, row) {
-        (StateOperator::CausalConv, [channels, _]) => Some(*channels),
-        (StateOperator::GatedDeltaNet, [heads, value_dim, key_dim]) => {
-            let key_heads = tensor.key_heads.map_or(0, u64::from);
-            if key_heads == 0 || heads % key_heads != 0 {
-                findings.add(
-                    ContractCode::M10,
-                    name,
-                    format!("value heads that are a multiple of {key_heads} key heads"),
-                    format!("{heads} value heads"),
-                );
-                return None;
-            }
-            let key = key_heads.checked_mul(*key_dim)?;
-            let delta = heads.checked_mul(*value_dim)?;
-            heads.checked_add(key)?.checked_add(delta)
-        }
-        (StateOperator::TokenHistory, _) => Some(1),
-        (StateOperator::CausalConv | StateOperator::GatedDeltaNet, _) => None,
+    let key_heads = tensor.key_heads.map_or(0, u64::from);
+    if let (StateOperator::GatedDeltaNet, [heads, ..]) = (tensor.operator, row)
+        && (key_heads == 0 || heads % key_heads != 0)
+    {
+        findings.add(
+            ContractCode::M10,
+            name,
+            format!("value heads that are a multiple of {key_heads} key heads"),
+            format!("{heads} value heads"),
+        );
     }
+    transition_width(tensor.operator, row, Some(key_heads))
 }
 
 /// The shape that an output of checkpoints must have. With `bank` the slot axis leads and is known only at run time:

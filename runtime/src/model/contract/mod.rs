@@ -16,6 +16,7 @@ pub use report::{ContractCode, ContractErrors, ContractMismatch};
 
 use super::graph_io::GraphIo;
 use super::spec::StateSpec;
+use super::tensor_spec::DataType;
 use crate::exec::{SharedTensor, Signature};
 use genai_config_schema::{GenaiConfig, Manifest, Mtp, StateLayout};
 use report::Findings;
@@ -33,8 +34,19 @@ pub(crate) struct GraphFile {
 pub(crate) struct GraphContract {
     pub(crate) signature: Signature,
     pub(crate) state: StateSpec,
+    /// Element types of the state; on the host they are all float32.
+    pub(crate) types: StateTypes,
     /// Whether the graph is for the host: its state is bound in banks, and it computes in float32.
     pub(crate) host: bool,
+}
+
+/// Element types of a graph's state.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StateTypes {
+    /// Of the key/value cache.
+    pub(crate) cache: Option<DataType>,
+    /// Of each fixed tensor, in their order.
+    pub(crate) fixed: Vec<DataType>,
 }
 
 /// A model whose graphs and configuration agree.
@@ -93,10 +105,11 @@ fn check_decoder(subject: &Subject<'_>, findings: &mut Findings) -> GraphContrac
     findings.start(&graph.name);
     let host = is_host(manifest, &graph.io);
     let paged = manifest.paged.as_ref().map(|group| {
-        let expected = paged::Geometry::of_decoder(config, host);
+        let expected = paged::Geometry::of_decoder(config, group, host);
         paged::check(&graph.io, &paged::names(&group.layers), &expected, findings)
     });
-    let fixed = fixed::check(&graph.io, &manifest.fixed, host, findings);
+    let (paged, cache) = paged.unzip();
+    let (fixed, types) = fixed::check(&graph.io, &manifest.fixed, host, findings);
     let signature = step::decoder(config, manifest, &graph.io, host, findings);
     let caches = manifest.paged.iter().flat_map(|group| &group.layers);
     let caches = caches.flat_map(|layer| [&layer.key_input, &layer.value_input]);
@@ -110,6 +123,10 @@ fn check_decoder(subject: &Subject<'_>, findings: &mut Findings) -> GraphContrac
     GraphContract {
         signature,
         state,
+        types: StateTypes {
+            cache,
+            fixed: types,
+        },
         host,
     }
 }
@@ -123,7 +140,7 @@ fn check_head(
     findings.start(&graph.name);
     let host = is_host(subject.manifest, &graph.io);
     let expected = paged::Geometry::of_head(subject.config, mtp, host);
-    let paged = paged::check(&graph.io, &paged::head_names(mtp), &expected, findings);
+    let (paged, cache) = paged::check(&graph.io, &paged::head_names(mtp), &expected, findings);
     let signature = step::head(subject.config, mtp, &graph.io, host, findings);
     let caches = paged
         .layers
@@ -138,6 +155,10 @@ fn check_head(
     GraphContract {
         signature,
         state,
+        types: StateTypes {
+            cache: Some(cache),
+            fixed: Vec::new(),
+        },
         host,
     }
 }

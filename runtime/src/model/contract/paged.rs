@@ -1,12 +1,13 @@
 //! Key/value caches.
 
 use super::DEFAULT_BLOCK_SIZE;
+use super::fixed::require_element;
 use super::pattern::{Axis, Pattern, Side, find, require_same};
 use super::report::{ContractCode, Findings};
 use crate::model::graph_io::GraphIo;
 use crate::model::spec::{PagedNames, PagedSpec};
 use crate::model::tensor_spec::{DataType, TensorSpec};
-use genai_config_schema::{GenaiConfig, Mtp, PagedLayer};
+use genai_config_schema::{ElementType, GenaiConfig, Mtp, PagedGroup, PagedLayer};
 
 /// What the configuration says about every cache of a graph.
 #[derive(Clone, Copy, Debug)]
@@ -16,12 +17,17 @@ pub(super) struct Geometry {
     head_dim: u64,
     /// On the host caches are float32; elsewhere whatever the first cache is.
     data_type: Option<DataType>,
+    /// What the group declares.
+    declared: Option<ElementType>,
 }
 
 impl Geometry {
-    pub(super) fn of_decoder(config: &GenaiConfig, host: bool) -> Self {
+    pub(super) fn of_decoder(config: &GenaiConfig, group: &PagedGroup, host: bool) -> Self {
         let decoder = &config.model.decoder;
-        Self::new(config, decoder.num_key_value_heads, decoder.head_size, host)
+        Self {
+            declared: group.element_type,
+            ..Self::new(config, decoder.num_key_value_heads, decoder.head_size, host)
+        }
     }
 
     pub(super) fn of_head(config: &GenaiConfig, mtp: &Mtp, host: bool) -> Self {
@@ -35,6 +41,7 @@ impl Geometry {
             kv_heads: kv_heads.into(),
             head_dim: head_dim.into(),
             data_type: host.then_some(DataType::F32),
+            declared: None,
         }
     }
 }
@@ -73,13 +80,14 @@ pub(super) fn head_names(mtp: &Mtp) -> Vec<PagedNames> {
         .collect()
 }
 
-/// Checks every cache of `layers` against the configuration and against the first one.
+/// Checks every cache of `layers` against the configuration and against the first one. Returns them and their element
+/// type.
 pub(super) fn check(
     graph: &GraphIo,
     layers: &[PagedNames],
     expected: &Geometry,
     findings: &mut Findings,
-) -> PagedSpec {
+) -> (PagedSpec, DataType) {
     let pairs = layers.iter().flat_map(|layer| {
         [
             (&layer.key_input, &layer.key_output),
@@ -114,13 +122,15 @@ pub(super) fn check(
     );
     for cache in seen {
         pattern.require(cache, ContractCode::M3, findings);
+        require_element(expected.declared, cache, findings);
     }
-    PagedSpec {
+    let spec = PagedSpec {
         layers: layers.to_vec(),
         block_size: extent(block_size),
         kv_heads: extent(expected.kv_heads),
         head_dim: extent(expected.head_dim),
-    }
+    };
+    (spec, data_type.unwrap_or(DataType::F32))
 }
 
 /// An extent as a size; one beyond the address space saturates, and the memory plan refuses it.

@@ -53,8 +53,9 @@ codes! {
     P2 "A graph input is neither a per-step input nor declared state.",
     P3 "An output for the host has another type or shape.",
     P4 "Element types on the host are float32.",
-    P5 "A weight lies outside of the model folder, or beyond the end of its file.",
+    P5 "A weight lies outside of the model folder, or a data file is missing or of another length than the weights in it.",
     P6 "A shared weight is not what the graph declares.",
+    P7 "A state has another row shape or element type than its group declares.",
 }
 
 impl fmt::Display for ContractCode {
@@ -72,7 +73,7 @@ pub struct ContractMismatch {
     pub code: ContractCode,
     /// The graph, as the configuration names its file.
     pub graph: String,
-    /// The input, output or weight.
+    /// The input, output or weight, or a data file.
     pub tensor: String,
     /// What the configuration and the rest of the graph ask for.
     pub expected: String,

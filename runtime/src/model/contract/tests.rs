@@ -1,7 +1,8 @@
 //! One agreeing model per layout, and every way a graph can disagree with it.
 
+mod weights;
+
 use super::*;
-use crate::model::graph_io::{ExternalData, Initializer};
 use crate::model::tensor_spec::{DataType, Dim, TensorSpec};
 use genai_config_schema::StateOperator;
 use std::fs;
@@ -445,95 +446,6 @@ fn state_by_rows_is_checked_in_its_own_layout() {
     );
 }
 
-fn weight(name: &str, location: &str, offset: u64, length: u64) -> Initializer {
-    Initializer {
-        name: name.to_owned(),
-        data_type: DataType::F32,
-        dims: vec![5, 8],
-        external: Some(ExternalData {
-            location: location.to_owned(),
-            offset,
-            length: Some(length),
-        }),
-    }
-}
-
-#[test]
-fn weights_must_lie_within_files_of_the_model() {
-    let table = [
-        ("data", 0, 160, None),
-        ("./data", 32, 160, None),
-        ("data", 33, 160, Some("beyond the end")),
-        ("data", u64::MAX, 160, Some("far beyond the end")),
-        ("data", 0, 159, Some("shorter than its shape")),
-        ("missing", 0, 160, Some("missing")),
-        ("../data", 0, 160, Some("outside")),
-        ("/etc/passwd", 0, 160, Some("absolute")),
-        ("", 0, 160, Some("empty")),
-    ];
-    for (location, offset, length, wrong) in table {
-        let mut case = Case::new();
-        fs::write(case.folder.path().join("data"), [0; 192]).unwrap();
-        case.decoder
-            .io
-            .initializers
-            .push(weight("w", location, offset, length));
-        let found = case.mismatches();
-        let expected = wrong.map(|_| ("model.onnx".to_owned(), "w".to_owned(), "P5"));
-        assert_eq!(found, Vec::from_iter(expected), "{location} {wrong:?}");
-        if wrong.is_none() {
-            let contract = case.check().unwrap();
-            assert_eq!(
-                contract
-                    .data_files
-                    .iter()
-                    .map(|file| file.1)
-                    .collect::<Vec<_>>(),
-                [192]
-            );
-        }
-    }
-}
-
-#[test]
-fn shared_weights_must_be_what_the_graphs_declare() {
-    let entry = |shape: &str, offset: u64| {
-        format!(
-            r#""shared_initializers": [{{"name": "w", "data_file": "data", "offset": "{offset}", "length": "160",
-             "data_type": 1, "shape": {shape}}}], "#
-        )
-    };
-    let cases = [
-        (entry("[5, 8]", 32), 32, None),
-        (entry("[8, 5]", 32), 32, Some("P6")),
-        (entry("[5, 8]", 0), 32, Some("P6")),
-    ];
-    for (entry, offset, code) in cases {
-        let mut case = Case::new();
-        fs::write(case.folder.path().join("data"), [0; 192]).unwrap();
-        case.config = CONFIG.replace(
-            r#""captures_in_mixed"#,
-            &format!("{entry}\"captures_in_mixed"),
-        );
-        case.decoder
-            .io
-            .initializers
-            .push(weight("w", "data", offset, 160));
-        let found = case.mismatches();
-        assert_eq!(
-            found.iter().map(|m| m.2).collect::<Vec<_>>(),
-            Vec::from_iter(code),
-            "{found:?}"
-        );
-    }
-    let mut case = Case::new();
-    case.config = CONFIG.replace(
-        r#""captures_in_mixed"#,
-        &format!("{}\"captures_in_mixed", entry("[5, 8]", 0)),
-    );
-    assert_eq!(case.mismatches(), [("model.onnx".into(), "w".into(), "P6")]);
-}
-
 #[test]
 fn codes_have_distinct_words_and_meanings() {
     for (i, code) in ContractCode::ALL.iter().enumerate() {
@@ -544,5 +456,51 @@ fn codes_have_distinct_words_and_meanings() {
                 .skip(i + 1)
                 .all(|other| other.as_str() != code.as_str())
         );
+    }
+}
+
+#[test]
+fn states_are_as_large_as_their_groups_declare() {
+    let declared = |kind: &str, keys: &str| {
+        let mut case = Case::new();
+        case.config = CONFIG.replace(kind, &format!("{keys}, {kind}"));
+        assert_ne!(case.config, CONFIG);
+        case.mismatches()
+    };
+    let (cache, conv, delta) = (
+        r#""layer_ids": [1]"#,
+        r#""layer_ids": [0], "state_layout": "bank", "bindings""#,
+        r#""layer_ids": [0], "state_layout": "bank",
+     "bindings""#,
+    );
+    let right = [
+        (cache, r#""element_type": "float32""#),
+        (conv, r#""row_shape": [32, 3], "element_type": "float32""#),
+        (delta, r#""row_shape": [4, 3, 5]"#),
+    ];
+    for (kind, keys) in right {
+        assert_eq!(declared(kind, keys), [], "{keys}");
+    }
+    let wrong = [
+        (
+            cache,
+            r#""element_type": "int8""#,
+            &["past_key_values.1.key", "past_key_values.1.value"][..],
+        ),
+        (conv, r#""row_shape": [3, 32]"#, &["past.0.conv"]),
+        (
+            conv,
+            r#""row_shape": [32, 3], "element_type": "float16""#,
+            &["past.0.conv"],
+        ),
+        (delta, r#""row_shape": [4, 5, 3]"#, &["past.0.delta"]),
+    ];
+    for (kind, keys, tensors) in wrong {
+        let found = declared(kind, keys);
+        let expected: Vec<_> = tensors
+            .iter()
+            .map(|tensor| ("model.onnx".to_owned(), (*tensor).to_owned(), "P7"))
+            .collect();
+        assert_eq!(found, expected, "{keys}");
     }
 }

@@ -9,15 +9,15 @@ use genai_config_schema::SharedInitializer;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-/// Checks every weight outside of the graph files and every shared weight. Returns the shared ones, and every data
-/// file with its size in bytes.
+/// Checks every weight outside of the graph files, the data files, and every shared weight. Returns the shared ones,
+/// and every data file with its size in bytes.
 pub(super) fn check(
     subject: &Subject<'_>,
     findings: &mut Findings,
 ) -> (Vec<SharedTensor>, Vec<(PathBuf, u64)>) {
     let mut files = DataFiles {
         folder: subject.folder,
-        sizes: BTreeMap::new(),
+        files: BTreeMap::new(),
     };
     let decoder = (
         subject.decoder,
@@ -31,7 +31,7 @@ pub(super) fn check(
         findings.start(&graph.name);
         for weight in &graph.io.initializers {
             if let Some(place) = &weight.external {
-                files.check(weight, place, findings);
+                files.add(&graph.name, weight, place, findings);
             }
         }
         shared.extend(
@@ -39,21 +39,34 @@ pub(super) fn check(
                 .filter_map(|entry| check_shared(subject.folder, graph, entry, findings)),
         );
     }
-    let found = files
-        .sizes
-        .into_iter()
-        .filter_map(|(path, size)| Some((path, size?)));
-    (shared, found.collect())
+    (shared, files.check(findings))
 }
 
-/// Sizes of the data files, each looked up once; `None` for one that is missing.
+/// The data files, each looked up once, when every graph has said what it reads there.
 struct DataFiles<'a> {
     folder: &'a Path,
-    sizes: BTreeMap<PathBuf, Option<u64>>,
+    files: BTreeMap<PathBuf, DataFile>,
+}
+
+/// What the graphs say about one data file.
+struct DataFile {
+    /// The first graph that reads it, and what it calls it.
+    graph: String,
+    location: String,
+    /// End of the last weight, bytes.
+    end: u64,
+    /// Whether the end is known: every weight in it has a place.
+    whole: bool,
 }
 
 impl DataFiles<'_> {
-    fn check(&mut self, weight: &Initializer, place: &ExternalData, findings: &mut Findings) {
+    fn add(
+        &mut self,
+        graph: &str,
+        weight: &Initializer,
+        place: &ExternalData,
+        findings: &mut Findings,
+    ) {
         let mut wrong = |expected: &str, found: String| {
             findings.add(ContractCode::P5, &weight.name, expected, found);
         };
@@ -63,36 +76,60 @@ impl DataFiles<'_> {
                 format!("in `{}`", place.location),
             );
         };
-        let size = *self.sizes.entry(path).or_insert_with_key(|path| {
-            std::fs::metadata(path)
-                .ok()
-                .filter(|m| m.is_file())
-                .map(|m| m.len())
+        let file = self.files.entry(path).or_insert_with(|| DataFile {
+            graph: graph.to_owned(),
+            location: place.location.clone(),
+            end: 0,
+            whole: true,
         });
-        let Some(size) = size else {
-            return wrong(
-                "in a file of the model",
-                format!("in `{}`, which is missing", place.location),
-            );
-        };
         let Some(bytes) = weight.bytes() else {
+            file.whole = false;
             return wrong(
                 "of a type and shape with a size",
                 format!("{} {:?}", weight.data_type, weight.dims),
             );
         };
         if place.length.is_some_and(|length| length != bytes) {
+            file.whole = false;
             return wrong(
                 &format!("{bytes} bytes long"),
                 format!("{} bytes", place.length.unwrap_or(0)),
             );
         }
-        if place.offset.checked_add(bytes).is_none_or(|end| end > size) {
-            wrong(
-                &format!("within the {size} bytes of `{}`", place.location),
-                format!("{bytes} bytes from {}", place.offset),
-            );
+        match place.offset.checked_add(bytes) {
+            Some(end) => file.end = file.end.max(end),
+            None => {
+                file.whole = false;
+                wrong(
+                    &format!("within `{}`", place.location),
+                    format!("{bytes} bytes from {}", place.offset),
+                );
+            }
         }
+    }
+
+    /// Every file must end where its last weight ends: a shorter one was cut, and a longer one is of another model.
+    fn check(self, findings: &mut Findings) -> Vec<(PathBuf, u64)> {
+        let mut sizes = Vec::new();
+        for (path, file) in self.files {
+            let size = std::fs::metadata(&path)
+                .ok()
+                .filter(std::fs::Metadata::is_file);
+            let size = size.map(|found| found.len());
+            let fits = match size {
+                Some(size) if file.whole => size == file.end,
+                Some(size) => size >= file.end,
+                None => false,
+            };
+            if !fits {
+                let found = size.map_or("missing".to_owned(), |size| format!("{size} bytes long"));
+                findings.start(&file.graph);
+                let expected = format!("{} bytes long", file.end);
+                findings.add(ContractCode::P5, &file.location, expected, found);
+            }
+            sizes.extend(size.map(|size| (path, size)));
+        }
+        sizes
     }
 }
 
