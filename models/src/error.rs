@@ -39,6 +39,18 @@ pub enum DescribeError {
         /// Every such tensor, in the order of the layers.
         problems: Vec<TensorProblem>,
     },
+    /// Tensors that are part of the model, but that nothing described here uses: leaving them out would change what is
+    /// computed.
+    #[error(
+        "checkpoint: {} tensor(s) of the model have no use in its architecture, or belong to layers that config.json does not \
+         declare: {}",
+        tensors.len(),
+        join(tensors)
+    )]
+    Unused {
+        /// Every such tensor, by name.
+        tensors: Vec<String>,
+    },
     /// Weights that cannot be put below each other.
     #[error("weights cannot be concatenated by rows: {}", weights.join(", "))]
     Concat {
@@ -56,6 +68,7 @@ impl DescribeError {
             Self::Value { .. } => "bad_value",
             Self::Unsupported { .. } => "unsupported",
             Self::Tensors { .. } => "tensors",
+            Self::Unused { .. } => "unused_tensors",
             Self::Concat { .. } => "concat",
         }
     }

@@ -16,7 +16,9 @@
 //! * The checkpoint decides over the settings where the two can differ: whether the output projection is tied, how
 //!   names start, and the head size or MLP width where the settings leave it open.
 //! * Unknown settings are tolerated. Settings that change what is computed, in a way a description cannot say, are
-//!   refused by name. Tensors that nothing uses are reported in [`ModelDescription::skipped`].
+//!   refused by name. So are tensors inside the layers that nothing uses, such as a bias that the settings do not declare
+//!   or a layer beyond the last one. Other tensors that nothing uses (a vision tower, rotary frequencies) are reported in
+//!   [`ModelDescription::skipped`].
 //!
 //! # Adding an architecture
 //!

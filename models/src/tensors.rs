@@ -10,6 +10,8 @@ use crate::error::{DescribeError, TensorProblem};
 pub(crate) struct Tensors<'a> {
     shapes: &'a BTreeMap<String, Vec<u64>>,
     used: BTreeSet<String>,
+    /// What the names of the model's own tensors start with.
+    owned: Vec<String>,
     problems: Vec<TensorProblem>,
 }
 
@@ -25,8 +27,14 @@ impl<'a> Tensors<'a> {
         Self {
             shapes,
             used: BTreeSet::new(),
+            owned: Vec::new(),
             problems: Vec::new(),
         }
+    }
+
+    /// Says that everything below `prefix` is part of the model: what is not used there is refused.
+    pub(crate) fn own(&mut self, prefix: impl Into<String>) {
+        self.owned.push(prefix.into());
     }
 
     pub(crate) fn contains(&self, name: &str) -> bool {
@@ -125,36 +133,62 @@ impl<'a> Tensors<'a> {
         false
     }
 
-    /// What is left over, or every mismatch so far.
+    /// What is left over, every mismatch so far, or every tensor that is part of the model and not used.
     pub(crate) fn finish(self, skips: &[Skip]) -> Result<Vec<Skipped>, DescribeError> {
         if !self.problems.is_empty() {
             return Err(DescribeError::Tensors {
                 problems: self.problems,
             });
         }
-        let unused = self
-            .shapes
-            .keys()
-            .filter(|name| !self.used.contains(*name))
-            .map(String::as_str);
-        Ok(group(unused, skips))
+        let modules: BTreeSet<&str> = self.used.iter().map(|name| module(name)).collect();
+        let names = self.shapes.keys().map(String::as_str);
+        let mut unknown = Vec::new();
+        let mut groups = Groups::new();
+        for name in names.filter(|name| !self.used.contains(*name)) {
+            let owned = self
+                .owned
+                .iter()
+                .any(|prefix| name.starts_with(prefix.as_str()));
+            match harmless(name, skips, owned) {
+                Some(group) => groups.entry(group).or_default().push(name),
+                None if owned || modules.contains(module(name)) => unknown.push(name.to_owned()),
+                None => groups
+                    .entry((first_components(name), UNKNOWN))
+                    .or_default()
+                    .push(name),
+            }
+        }
+        match unknown.is_empty() {
+            true => Ok(skipped(groups)),
+            false => Err(DescribeError::Unused { tensors: unknown }),
+        }
     }
 }
 
 const ROTARY: &str = "rotary frequencies: computed from config.json";
 const UNKNOWN: &str = "not part of this architecture";
 
-fn group<'n>(names: impl Iterator<Item = &'n str>, skips: &[Skip]) -> Vec<Skipped> {
-    let mut groups: BTreeMap<(&str, &'static str), Vec<&str>> = BTreeMap::new();
-    for name in names {
-        let skip = skips.iter().find(|skip| name.starts_with(skip.prefix));
-        let key = match skip {
-            Some(skip) => (skip.prefix, skip.reason),
-            None if name.ends_with(".inv_freq") => ("", ROTARY),
-            None => (first_components(name), UNKNOWN),
-        };
-        groups.entry(key).or_default().push(name);
+/// Names left out, by what they have in common and why.
+type Groups<'n> = BTreeMap<(&'n str, &'static str), Vec<&'n str>>;
+
+/// Why a tensor can be left out without a change of what is computed, if it can. A reason that an architecture gives
+/// does not hold for tensors of the model itself, such as those of a head that is declared.
+fn harmless(name: &str, skips: &[Skip], owned: bool) -> Option<(&'static str, &'static str)> {
+    if name.ends_with(".inv_freq") || name.contains(".rotary_emb.") {
+        return Some(("", ROTARY));
     }
+    let mut skips = skips.iter().filter(|_| !owned);
+    let skip = skips.find(|skip| name.starts_with(skip.prefix))?;
+    Some((skip.prefix, skip.reason))
+}
+
+/// The module that a tensor belongs to: its name up to the last dot, dot included.
+fn module(name: &str) -> &str {
+    let end = name.rfind('.').map_or(0, |at| at + 1);
+    name.get(..end).unwrap_or_default()
+}
+
+fn skipped(groups: Groups<'_>) -> Vec<Skipped> {
     let skipped = groups.into_iter().map(|((_, reason), names)| Skipped {
         prefix: common_prefix(&names).to_owned(),
         tensors: names.len() as u64,

@@ -51,6 +51,7 @@ fn describe(source: &Source<'_>) -> Result<ModelDescription, DescribeError> {
     let dims = Dims::read(config)?;
     let kinds = kinds(config, &dims)?;
     let mut tensors = Tensors::new(&source.checkpoint.tensors);
+    tensors.own("model.layers.");
     let plan = plan(config, dims, &tensors)?;
     let body = Body {
         embedding: tensors.weight(

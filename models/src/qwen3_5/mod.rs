@@ -78,6 +78,10 @@ fn describe(source: &Source<'_>) -> Result<ModelDescription, DescribeError> {
         tensors.shape(&name) == Some(&[head_dim])
     })?;
     let has_head = mtp::declared(config)?;
+    tensors.own(format!("{prefix}layers."));
+    if has_head {
+        tensors.own("mtp.");
+    }
     let body = Body {
         embedding: tensors.weight(
             format!("{prefix}embed_tokens.weight"),
