@@ -61,9 +61,11 @@ fn intended(source: &Source, options: &LoadOptions) -> Result<Provider, LoadErro
         Some(provider) => provider,
         None => configured_provider(source)?,
     };
-    Ok(match asked {
-        Provider::Cpu if !source.contract.decoder.host => Provider::Cuda { device_id: 0 },
-        asked => asked,
+    let elsewhere = asked == Provider::Cpu && !source.contract.decoder.host;
+    Ok(if elsewhere {
+        Provider::Cuda { device_id: 0 }
+    } else {
+        asked
     })
 }
 

@@ -143,8 +143,12 @@ impl StatePlan {
                 StateKind::PagedKv => {
                     cache_plan(config, group, element.size()).map(|plan| cache = Some(plan))
                 }
-                _ if group.row_shape.is_empty() => return Err(missing("row_shape")),
-                _ => group_plan(group, element.size()).map(|plan| groups.push(plan)),
+                StateKind::Fixed | StateKind::FixedConv | StateKind::FixedRecurrent => {
+                    if group.row_shape.is_empty() {
+                        return Err(missing("row_shape"));
+                    }
+                    group_plan(group, element.size()).map(|plan| groups.push(plan))
+                }
             };
             planned.ok_or_else(too_large)?;
         }

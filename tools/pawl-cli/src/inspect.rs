@@ -58,14 +58,27 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
 }
 
 fn model_json(folder: &Path, found: &Inspection) -> Value {
-    let mut memory = json!(found.memory);
-    memory["total"] = found.memory.total().into();
-    json!({"folder": folder, "info": found.info, "memory": memory, "obstacle": found.obstacle})
+    let memory = &found.memory;
+    json!({
+        "folder": folder,
+        "info": found.info,
+        "memory": {
+            "entries": memory.entries(),
+            "total": memory.total(),
+            "kv_blocks": memory.kv_blocks(),
+            "block_size": memory.block_size(),
+            "slots": memory.slots(),
+        },
+        "obstacle": found.obstacle,
+    })
 }
 
 fn plan_json(plan: &StatePlan) -> Value {
+    let one = &plan.per_request;
+    let overhead = json!({"state": one.state_overhead(), "update": one.update_overhead()});
     let mut value = json!(plan);
-    value["per_request"]["state_overhead"] = plan.per_request.state_overhead().into();
-    value["per_request"]["update_overhead"] = plan.per_request.update_overhead().into();
+    if let Some(object) = value.as_object_mut() {
+        object.insert("overhead".to_owned(), overhead);
+    }
     value
 }

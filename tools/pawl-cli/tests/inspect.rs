@@ -221,8 +221,8 @@ fn the_state_of_a_large_hybrid_is_planned_from_one_file() {
     assert_eq!(bytes("committed"), 153_944_064);
     assert_eq!(bytes("state_checkpoints"), 8 * 153_944_064);
     assert!(bytes("update_checkpoints") * 1000 <= bytes("state_checkpoints") * 25);
-    assert!(one["update_overhead"].as_f64().unwrap() <= 2.0);
-    assert!(one["state_overhead"].as_f64().unwrap() > 9.0);
+    assert!(plan["overhead"]["update"].as_f64().unwrap() <= 2.0);
+    assert!(plan["overhead"]["state"].as_f64().unwrap() > 9.0);
 
     let shown = printed(&["--plan", file, "--rows", "4", "--window", "2"]);
     for part in [
