@@ -245,11 +245,10 @@ fn old_library(folder: &Path) -> Option<PathBuf> {
     let body = r#"
 #[repr(C)]
 pub struct Base(extern "system" fn(u32) -> *const u8, extern "system" fn() -> *const u8);
-unsafe impl Sync for Base {}
 extern "system" fn api(_: u32) -> *const u8 { std::ptr::null() }
 extern "system" fn version() -> *const u8 { b"1.31.1\0".as_ptr() }
 static BASE: Base = Base(api, version);
-#[unsafe(no_mangle)]
+#[no_mangle]
 pub extern "system" fn OrtGetApiBase() -> *const Base { &BASE }
 "#;
     let (source, library) = (folder.join("old.rs"), folder.join("old.so"));
@@ -258,7 +257,7 @@ pub extern "system" fn OrtGetApiBase() -> *const Base { &BASE }
     let mut compiler = Command::new(rustc);
     compiler.args([
         "--edition",
-        "2024",
+        "2021",
         "--crate-type",
         "cdylib",
         "-C",
