@@ -8,6 +8,13 @@ use std::path::PathBuf;
 
 /// What kind of error it is, in a form that programs and other languages can use. Numbers are stable: they are never
 /// reused, and new ones may be added.
+///
+/// ```
+/// use pawl::{ErrorCode, LoadOptions, Model};
+///
+/// let error = Model::load("no/such/folder", &LoadOptions::new()).unwrap_err();
+/// assert_eq!(error.code(), ErrorCode::FileUnreadable);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u32)]
@@ -54,6 +61,10 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// The stable number.
+    ///
+    /// ```
+    /// assert_eq!(pawl::ErrorCode::QueueFull.number(), 501);
+    /// ```
     #[must_use]
     pub fn number(self) -> u32 {
         self as u32
@@ -61,6 +72,12 @@ impl ErrorCode {
 }
 
 /// Why a model could not be loaded. Nothing is left allocated or open.
+///
+/// ```
+/// let error = pawl::inspect("no/such/folder", &pawl::LoadOptions::new()).unwrap_err();
+/// assert!(matches!(error, pawl::LoadError::Config(_)));
+/// assert!(error.to_string().contains("genai_config.json"));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -147,6 +164,13 @@ pub enum LoadError {
 
 impl LoadError {
     /// The kind of error.
+    ///
+    /// ```
+    /// use pawl::{ErrorCode, LoadError};
+    ///
+    /// let error = LoadError::Memory { reason: "12 GiB are needed, there are 8".to_owned() };
+    /// assert_eq!(error.code(), ErrorCode::OutOfMemory);
+    /// ```
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -171,6 +195,13 @@ impl LoadError {
 
 impl LibraryError {
     /// The kind of error.
+    ///
+    /// ```
+    /// use pawl::{ErrorCode, LibraryError};
+    ///
+    /// let error = LibraryError::NotFound { searched: Vec::new() };
+    /// assert_eq!(error.code(), ErrorCode::LibraryNotFound);
+    /// ```
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -185,6 +216,11 @@ impl LibraryError {
 }
 
 /// Why one run of a graph failed. State that the run was to write is unspecified afterwards.
+///
+/// ```
+/// let error = pawl::RunError::Failed { graph: "mtp.onnx".to_owned(), reason: "no memory".to_owned() };
+/// assert_eq!(error.to_string(), "mtp.onnx: no memory");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -208,6 +244,13 @@ pub enum RunError {
 
 impl RunError {
     /// The kind of error.
+    ///
+    /// ```
+    /// use pawl::{ErrorCode, RunError};
+    ///
+    /// let error = RunError::Failed { graph: "mtp.onnx".to_owned(), reason: "no memory".to_owned() };
+    /// assert_eq!(error.code(), ErrorCode::StepFailed);
+    /// ```
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {

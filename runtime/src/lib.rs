@@ -68,7 +68,7 @@ pub use request::{Event, FinishReason, Request, RequestError, Reuse, SubmitError
 pub use sample::{SamplingError, SamplingParams};
 pub use settings::{Setting, SettingError, settings};
 pub use speculate::{
-    DraftSource, Drafts, EffectiveSpeculation, Speculation, SpeculationError, SpeculationStats,
+    DraftSource, EffectiveSpeculation, Speculation, SpeculationError, SpeculationStats,
 };
 pub use text::{
     ChatTemplate, HfTokenizer, Message, Piece, TemplateError, Tokenizer, TokenizerError,

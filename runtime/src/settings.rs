@@ -8,6 +8,12 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 /// One environment variable: its name and what it does, for help texts.
+///
+/// ```
+/// for setting in pawl::settings() {
+///     println!("{}: {}", setting.name, setting.meaning);
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Setting {
@@ -41,6 +47,14 @@ pub fn settings() -> &'static [Setting] {
 }
 
 /// A variable whose value cannot be understood.
+///
+/// ```no_run
+/// use pawl::{LoadError, LoadOptions, Model};
+///
+/// if let Err(LoadError::Setting(error)) = Model::load("demo/tiny-python", &LoadOptions::new()) {
+///     eprintln!("unset {} or give it {}", error.name, error.expected);
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("environment variable {name} is `{value}`, expected {expected}")]
 #[non_exhaustive]

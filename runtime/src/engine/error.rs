@@ -3,6 +3,11 @@
 use crate::error::{ErrorCode, RunError};
 
 /// Why a step, an evaluation or an engine could not go on. Committed state is as it was before the failed step.
+///
+/// ```
+/// let error = pawl::EngineError::Input { sequence: 2, reason: "it is empty".to_owned() };
+/// assert_eq!(error.to_string(), "sequence 2: it is empty");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
@@ -39,6 +44,13 @@ pub enum EngineError {
 
 impl EngineError {
     /// The kind of error.
+    ///
+    /// ```
+    /// use pawl::{EngineError, ErrorCode};
+    ///
+    /// let error = EngineError::Stopped { reason: "it was asked to".to_owned() };
+    /// assert_eq!(error.code(), ErrorCode::EngineStopped);
+    /// ```
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {

@@ -58,6 +58,15 @@ impl Engine {
     ///
     /// # Errors
     /// A tokenizer that cannot be used, and lack of memory.
+    ///
+    /// ```no_run
+    /// use pawl::{Engine, EngineOptions, LoadOptions, Model};
+    ///
+    /// let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// let engine = Engine::new(model, &EngineOptions::default().max_unfinished(8))?;
+    /// # let _ = engine;
+    /// # Ok::<(), pawl::LoadError>(())
+    /// ```
     pub fn new(model: Model, options: &EngineOptions) -> Result<Self, LoadError> {
         let limits = limits::of(&model)?;
         let warnings = limits::unapplied(&model.config.search);
@@ -103,6 +112,16 @@ impl Engine {
     ///
     /// # Errors
     /// Requests that cannot run on this model, a full queue, and an engine that has stopped.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let first = engine.submit(Request::from_text("class Stack:").max_new_tokens(64))?;
+    /// let second = engine.submit(Request::from_text("import os").max_new_tokens(64))?;
+    /// println!("{}\n{}", first.wait()?.text, second.wait()?.text);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn submit(&self, request: Request) -> Result<RequestHandle, SubmitError> {
         let shared = &self.shared;
         let id = RequestId(shared.next.fetch_add(1, Ordering::Relaxed));
@@ -139,6 +158,15 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::submit`], and failures while it runs.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let answer = engine.generate(Request::from_ids([1, 2, 3]).max_new_tokens(16))?;
+    /// assert!(answer.tokens.len() <= 16);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn generate(&self, request: Request) -> Result<Completion, GenerateError> {
         self.submit(request)?.wait()
     }
@@ -167,24 +195,62 @@ impl Engine {
     }
 
     /// Requests that are submitted and have not ended.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let handle = engine.submit(Request::from_ids([1]).max_new_tokens(64))?;
+    /// assert!(engine.unfinished() <= 1);
+    /// # drop(handle);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn unfinished(&self) -> usize {
         self.shared.gate.unfinished()
     }
 
     /// Settings of the model that would change tokens and are not applied.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// for warning in engine.warnings() {
+    ///     eprintln!("warning: {warning}");
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.shared.warnings
     }
 
     /// Which speculation runs, and why it is off where nobody switched it off.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let speculation = engine.speculation();
+    /// println!("{} with at most {} drafts", speculation.mode, speculation.max_drafts);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn speculation(&self) -> &EffectiveSpeculation {
         &self.shared.speculation
     }
 
     /// How well drafts did, over all requests so far.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// engine.generate(Request::from_ids([1]).max_new_tokens(64))?;
+    /// println!("{:.0} % of drafts accepted", engine.speculation_stats().acceptance() * 100.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn speculation_stats(&self) -> SpeculationStats {
         let totals = self.shared.totals.lock();
@@ -192,18 +258,47 @@ impl Engine {
     }
 
     /// How many states are kept for finished requests, and how many had to go.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let answer = engine.generate(Request::from_ids([1]).max_new_tokens(4).keep_state(true))?;
+    /// println!("{} states held", engine.kept_states().held);
+    /// # drop(answer);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn kept_states(&self) -> KeptStats {
         self.shared.kept.read()
     }
 
     /// The model's tokenizer, where its folder has one.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// if let Some(tokenizer) = engine.tokenizer() {
+    ///     println!("{:?}", tokenizer.encode("def main():", true)?);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn tokenizer(&self) -> Option<&dyn Tokenizer> {
         self.shared.limits.tokenizer.as_deref()
     }
 
     /// How requests are sampled that do not say: the model's own defaults.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let warmer = engine.default_sampling().clone().temperature(0.9);
+    /// engine.generate(Request::from_text("import os").sampling(warmer).max_new_tokens(8))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn default_sampling(&self) -> &SamplingParams {
         &self.shared.limits.sampling
@@ -245,38 +340,109 @@ pub struct RequestHandle {
 
 impl RequestHandle {
     /// The request's identity.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let handle = engine.submit(Request::from_ids([1]).max_new_tokens(4))?;
+    /// println!("{}", handle.id());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn id(&self) -> RequestId {
         self.id
     }
 
     /// The seed it samples with, given or chosen: another request with it gives the same tokens.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let handle = engine.submit(Request::from_ids([1]).max_new_tokens(4))?;
+    /// println!("to repeat it: --seed {}", handle.seed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
     /// Waits for the next event; `None` after the last.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let mut handle = engine.submit(Request::from_ids([1]).max_new_tokens(4))?;
+    /// while let Some(event) = handle.next_event() {
+    ///     println!("{event:?}");
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn next_event(&mut self) -> Option<Event> {
         self.events.recv_blocking().ok()
     }
 
     /// The next event without waiting; `None` when there is none yet, or none any more.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let mut handle = engine.submit(Request::from_ids([1]).max_new_tokens(4))?;
+    /// match handle.try_next_event() {
+    ///     Some(event) => println!("{event:?}"),
+    ///     None => println!("nothing yet"),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn try_next_event(&mut self) -> Option<Event> {
         self.events.try_recv().ok()
     }
 
     /// The next event, for asynchronous callers on any executor; `None` after the last.
+    ///
+    /// ```no_run
+    /// async fn print(mut handle: pawl::RequestHandle) {
+    ///     while let Some(event) = handle.next_event_async().await {
+    ///         println!("{event:?}");
+    ///     }
+    /// }
+    /// # let _ = print;
+    /// ```
     pub async fn next_event_async(&mut self) -> Option<Event> {
         self.events.recv().await.ok()
     }
 
     /// Asks the engine to end the request. Tokens that were committed before still arrive, then the last event.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let handle = engine.submit(Request::from_ids([1]))?;
+    /// handle.cancel();
+    /// println!("{}", handle.wait()?.reason);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn cancel(&self) {
         let _ = self.commands.send(Command::Cancel(self.id));
     }
 
     /// Ends the request from elsewhere, while its events are waited for here.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let handle = engine.submit(Request::from_ids([1]))?;
+    /// let canceller = handle.canceller();
+    /// std::thread::spawn(move || canceller.cancel());
+    /// println!("{}", handle.wait()?.reason);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn canceller(&self) -> Canceller {
         Canceller {
@@ -289,6 +455,15 @@ impl RequestHandle {
     ///
     /// # Errors
     /// The engine could not go on with the request, or stopped.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let handle = engine.submit(Request::from_text("import os").max_new_tokens(8))?;
+    /// println!("{}", handle.wait()?.text);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn wait(self) -> Result<Completion, GenerateError> {
         self.wait_streaming(|_| {})
     }
@@ -297,6 +472,16 @@ impl RequestHandle {
     ///
     /// # Errors
     /// The engine could not go on with the request, or stopped.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let handle = engine.submit(Request::from_text("import os").max_new_tokens(8))?;
+    /// let answer = handle.wait_streaming(|text| print!("{text}"))?;
+    /// println!("\n[{}]", answer.reason);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn wait_streaming(
         mut self,
         mut on_text: impl FnMut(&str),
@@ -357,6 +542,13 @@ impl Drop for RequestHandle {
 }
 
 /// Cancels one request, from any thread. Holding it keeps nothing alive.
+///
+/// ```no_run
+/// fn cancel_all(requests: &[pawl::Canceller]) {
+///     requests.iter().for_each(pawl::Canceller::cancel);
+/// }
+/// # let _ = cancel_all;
+/// ```
 #[derive(Clone, Debug)]
 pub struct Canceller {
     id: RequestId,
@@ -365,12 +557,32 @@ pub struct Canceller {
 
 impl Canceller {
     /// As [`RequestHandle::cancel`].
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let handle = engine.submit(Request::from_ids([1]))?;
+    /// handle.canceller().cancel();
+    /// # drop(handle);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn cancel(&self) {
         let _ = self.commands.send(Command::Cancel(self.id));
     }
 }
 
 /// A finished request.
+///
+/// ```no_run
+/// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+/// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+/// # let engine = Engine::new(model, &EngineOptions::default())?;
+/// let answer = engine.generate(Request::from_text("import os").max_new_tokens(8))?;
+/// let usage = answer.usage;
+/// println!("{} tokens after {}: {}", usage.generated_tokens, usage.prompt_tokens, answer.text);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Completion {
@@ -393,6 +605,11 @@ pub struct Completion {
 }
 
 /// Why a request gave no completion.
+///
+/// ```
+/// let error = pawl::GenerateError::from(pawl::SubmitError::QueueFull);
+/// assert_eq!(error.to_string(), "too many requests are waiting");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GenerateError {
@@ -406,6 +623,12 @@ pub enum GenerateError {
 
 impl GenerateError {
     /// The kind of error.
+    ///
+    /// ```
+    /// use pawl::{ErrorCode, GenerateError, SubmitError};
+    ///
+    /// assert_eq!(GenerateError::from(SubmitError::QueueFull).code(), ErrorCode::QueueFull);
+    /// ```
     #[must_use]
     pub fn code(&self) -> crate::error::ErrorCode {
         match self {

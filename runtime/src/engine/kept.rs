@@ -54,18 +54,50 @@ struct Handle {
 impl Kept {
     /// The tokens that the state has seen: those of the prompt, then the generated ones. The last token that a request
     /// draws is not among them: it was never run.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let answer = engine.generate(Request::from_ids([1, 2]).max_new_tokens(4).keep_state(true))?;
+    /// if let Some(kept) = &answer.kept {
+    ///     assert!(kept.tokens().starts_with(&[1, 2]));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn tokens(&self) -> &[u32] {
         &self.0.tokens
     }
 
     /// Whether the engine still held the state a moment ago: it was not evicted, and no request has taken it over.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let answer = engine.generate(Request::from_ids([1]).max_new_tokens(4).keep_state(true))?;
+    /// let held = answer.kept.is_some_and(|kept| kept.is_held());
+    /// println!("{held}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.0.held.load(Ordering::Acquire)
     }
 
     /// The identity under which the engine keeps the state: that of the request that left it.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let answer = engine.generate(Request::from_ids([1]).max_new_tokens(4).keep_state(true))?;
+    /// if let Some(kept) = &answer.kept {
+    ///     println!("the state of {}", kept.id());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn id(&self) -> RequestId {
         self.0.id
@@ -185,6 +217,11 @@ impl KeptCounters {
 }
 
 /// How many states an engine keeps for finished requests.
+///
+/// ```
+/// let stats = pawl::KeptStats::default();
+/// assert_eq!((stats.held, stats.evicted), (0, 0));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeptStats {

@@ -4,6 +4,13 @@ use crate::speculate::Speculation;
 use std::num::NonZeroUsize;
 
 /// How an engine schedules its steps. Defaults come from the model's `engine.dynamic_batching` section.
+///
+/// ```
+/// use pawl::{EngineOptions, Speculation};
+///
+/// let options = EngineOptions::default().speculation(Speculation::Ngram).max_drafts(5);
+/// assert_eq!((options.speculation, options.max_drafts), (Some(Speculation::Ngram), Some(5)));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EngineOptions {
@@ -35,6 +42,14 @@ impl EngineOptions {
     const PREFILL_CHUNK: NonZeroUsize = NonZeroUsize::new(512).expect("512 is not zero");
 
     /// Limits the tokens of one step, over all requests; 0 keeps the model's limit.
+    ///
+    /// ```
+    /// use pawl::EngineOptions;
+    ///
+    /// let options = EngineOptions::default().max_scheduled_tokens(256);
+    /// assert_eq!(options.max_scheduled_tokens.map(|tokens| tokens.get()), Some(256));
+    /// assert_eq!(options.max_scheduled_tokens(0).max_scheduled_tokens, None);
+    /// ```
     #[must_use]
     pub fn max_scheduled_tokens(mut self, tokens: usize) -> Self {
         self.max_scheduled_tokens = NonZeroUsize::new(tokens);
@@ -42,6 +57,13 @@ impl EngineOptions {
     }
 
     /// Limits the tokens of one request's prompt per step; 0 keeps the default.
+    ///
+    /// ```
+    /// use pawl::EngineOptions;
+    ///
+    /// assert_eq!(EngineOptions::default().prefill_chunk(64).prefill_chunk.get(), 64);
+    /// assert_eq!(EngineOptions::default().prefill_chunk(0), EngineOptions::default());
+    /// ```
     #[must_use]
     pub fn prefill_chunk(mut self, tokens: usize) -> Self {
         self.prefill_chunk = NonZeroUsize::new(tokens).unwrap_or(Self::PREFILL_CHUNK);
@@ -49,6 +71,10 @@ impl EngineOptions {
     }
 
     /// Limits the requests that may be unfinished at once, running and waiting ones.
+    ///
+    /// ```
+    /// assert_eq!(pawl::EngineOptions::default().max_unfinished(8).max_unfinished, 8);
+    /// ```
     #[must_use]
     pub fn max_unfinished(mut self, requests: usize) -> Self {
         self.max_unfinished = requests;
@@ -56,6 +82,13 @@ impl EngineOptions {
     }
 
     /// Chooses where drafts come from. What the model cannot do is an error when the engine starts.
+    ///
+    /// ```
+    /// use pawl::{EngineOptions, Speculation};
+    ///
+    /// assert_eq!(EngineOptions::default().speculation, None);
+    /// assert_eq!(EngineOptions::default().speculation(Speculation::Off).speculation, Some(Speculation::Off));
+    /// ```
     #[must_use]
     pub fn speculation(mut self, mode: Speculation) -> Self {
         self.speculation = Some(mode);
@@ -63,6 +96,10 @@ impl EngineOptions {
     }
 
     /// Limits the drafts of one row, from 1 to what the model captures (7 for `update:8`).
+    ///
+    /// ```
+    /// assert_eq!(pawl::EngineOptions::default().max_drafts(7).max_drafts, Some(7));
+    /// ```
     #[must_use]
     pub fn max_drafts(mut self, drafts: usize) -> Self {
         self.max_drafts = Some(drafts);

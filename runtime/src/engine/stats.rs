@@ -4,6 +4,15 @@ use crate::speculate::SpeculationStats;
 use std::time::{Duration, Instant};
 
 /// What running a request took.
+///
+/// ```no_run
+/// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+/// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+/// # let engine = Engine::new(model, &EngineOptions::default())?;
+/// let stats = engine.generate(Request::from_ids([1]).max_new_tokens(64))?.stats;
+/// println!("{:.1} tokens/s in {} steps", stats.decode_tokens_per_second, stats.steps);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RequestStats {

@@ -9,6 +9,11 @@ use crate::engine::EngineError;
 use crate::model::Model;
 
 /// How an evaluation is cut into steps. Results depend on neither, up to rounding.
+///
+/// ```
+/// let options = pawl::EvaluateOptions::default();
+/// assert_eq!((options.chunk, options.states), (512, false));
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EvaluateOptions {
@@ -29,6 +34,10 @@ impl Default for EvaluateOptions {
 
 impl EvaluateOptions {
     /// Sets the tokens of one sequence per step; 0 runs each sequence whole.
+    ///
+    /// ```
+    /// assert_eq!(pawl::EvaluateOptions::default().chunk(0).chunk, 0);
+    /// ```
     #[must_use]
     pub fn chunk(mut self, tokens: usize) -> Self {
         self.chunk = tokens;
@@ -36,6 +45,10 @@ impl EvaluateOptions {
     }
 
     /// Copies the committed state out at the end.
+    ///
+    /// ```
+    /// assert!(pawl::EvaluateOptions::default().states(true).states);
+    /// ```
     #[must_use]
     pub fn states(mut self, wanted: bool) -> Self {
         self.states = wanted;
@@ -44,6 +57,15 @@ impl EvaluateOptions {
 }
 
 /// What one sequence of `n` tokens gave.
+///
+/// ```no_run
+/// /// The most likely token after token `i`.
+/// fn likeliest(found: &pawl::Evaluation, i: usize) -> Option<usize> {
+///     let row = found.logits.chunks(found.vocab).nth(i)?;
+///     (0..row.len()).max_by(|a, b| row[*a].total_cmp(&row[*b]))
+/// }
+/// # let _ = likeliest;
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Evaluation {
@@ -60,6 +82,17 @@ pub struct Evaluation {
 }
 
 /// The committed fixed state of one operator.
+///
+/// ```no_run
+/// use pawl::{EvaluateOptions, LoadOptions, Model};
+///
+/// let mut model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+/// let found = model.evaluate(&[&[1, 2, 3]], &EvaluateOptions::default().states(true))?;
+/// for state in &found[0].states {
+///     assert_eq!(state.values.len(), state.shape.iter().product::<usize>());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StateTensor {

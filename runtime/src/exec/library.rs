@@ -64,6 +64,13 @@ impl fmt::Display for Version {
 }
 
 /// Why ONNX Runtime could not be loaded.
+///
+/// ```
+/// use pawl::{LibraryError, check_library};
+///
+/// let error = check_library(Some("no/such/library.so".as_ref())).unwrap_err();
+/// assert!(matches!(error, LibraryError::NotAFile { .. }));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LibraryError {

@@ -14,6 +14,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// What a model is.
+///
+/// ```no_run
+/// let found = pawl::inspect("demo/tiny-python", &pawl::LoadOptions::new())?;
+/// let info = &found.info;
+/// println!("{}: {} layers, vocabulary {}", info.model_type, info.layers, info.vocab_size);
+/// # Ok::<(), pawl::LoadError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ModelInfo {
@@ -53,6 +60,14 @@ pub struct ModelInfo {
 }
 
 /// One group of state.
+///
+/// ```no_run
+/// let found = pawl::inspect("demo/tiny-python", &pawl::LoadOptions::new())?;
+/// for group in &found.info.state_groups {
+///     println!("{}: {} layers, rows of {:?}", group.kind, group.layers.len(), group.row_shape);
+/// }
+/// # Ok::<(), pawl::LoadError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct StateGroupInfo {
@@ -77,6 +92,14 @@ pub struct StateGroupInfo {
 }
 
 /// A drafting head.
+///
+/// ```no_run
+/// let found = pawl::inspect("demo/tiny-python", &pawl::LoadOptions::new())?;
+/// if let Some(head) = &found.info.head {
+///     println!("{} with {} layers", head.file, head.layers);
+/// }
+/// # Ok::<(), pawl::LoadError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct HeadInfo {
@@ -91,6 +114,13 @@ pub struct HeadInfo {
 }
 
 /// Sizes that the engine keeps to: those of the load options, the configuration or the defaults.
+///
+/// ```no_run
+/// let found = pawl::inspect("demo/tiny-python", &pawl::LoadOptions::new())?;
+/// let limits = &found.info.limits;
+/// println!("{} requests of up to {} tokens", limits.requests, limits.sequence);
+/// # Ok::<(), pawl::LoadError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LimitsInfo {
@@ -107,6 +137,13 @@ pub struct LimitsInfo {
 }
 
 /// What a configuration says about drafts.
+///
+/// ```no_run
+/// let found = pawl::inspect("demo/tiny-python", &pawl::LoadOptions::new())?;
+/// let drafts = found.info.speculative.max_draft_tokens;
+/// println!("{}", drafts.map_or("the default".to_owned(), |drafts| drafts.to_string()));
+/// # Ok::<(), pawl::LoadError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SpeculativeInfo {

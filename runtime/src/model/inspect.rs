@@ -11,6 +11,15 @@ use std::fmt;
 use std::path::Path;
 
 /// What the files of a model say.
+///
+/// ```no_run
+/// let found = pawl::inspect("demo/tiny-python", &pawl::LoadOptions::new())?;
+/// match &found.obstacle {
+///     Some(obstacle) => println!("cannot be loaded here: {obstacle}"),
+///     None => println!("{} bytes", found.memory.total()),
+/// }
+/// # Ok::<(), pawl::LoadError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Inspection {

@@ -26,6 +26,14 @@ const SMALL_GRAPH: u64 = 8 << 20;
 
 /// A loaded model: its files agree with each other, its graphs are open, and its memory is planned. State is
 /// allocated by the engine that takes it.
+///
+/// ```no_run
+/// use pawl::{LoadOptions, Model, Provider};
+///
+/// let model = Model::load("demo/tiny-python", &LoadOptions::new().provider(Provider::Cpu))?;
+/// assert_eq!(model.info().provider, Provider::Cpu);
+/// # Ok::<(), pawl::LoadError>(())
+/// ```
 pub struct Model {
     pub(crate) folder: PathBuf,
     pub(crate) config: GenaiConfig,
@@ -88,12 +96,24 @@ impl Model {
     }
 
     /// What the model is.
+    ///
+    /// ```no_run
+    /// let model = pawl::Model::load("demo/tiny-python", &pawl::LoadOptions::new())?;
+    /// println!("context of {} tokens", model.info().context_length);
+    /// # Ok::<(), pawl::LoadError>(())
+    /// ```
     #[must_use]
     pub fn info(&self) -> &ModelInfo {
         &self.info
     }
 
     /// What memory the model takes.
+    ///
+    /// ```no_run
+    /// let model = pawl::Model::load("demo/tiny-python", &pawl::LoadOptions::new())?;
+    /// println!("{}", model.memory_plan());
+    /// # Ok::<(), pawl::LoadError>(())
+    /// ```
     #[must_use]
     pub fn memory_plan(&self) -> &MemoryPlan {
         &self.plan

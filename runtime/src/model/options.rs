@@ -5,6 +5,12 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 /// Where a model runs.
+///
+/// ```
+/// use pawl::Provider;
+///
+/// assert_eq!(Provider::Cuda { device_id: 1 }.to_string(), "CUDA device 1");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Provider {
@@ -59,12 +65,23 @@ pub struct LoadOptions {
 
 impl LoadOptions {
     /// Every choice left to its default.
+    ///
+    /// ```
+    /// assert_eq!(pawl::LoadOptions::new().threads, None);
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Sets the threads that one operator may use; 0 is the default.
+    ///
+    /// ```
+    /// use pawl::LoadOptions;
+    ///
+    /// assert_eq!(LoadOptions::new().threads(2).threads.map(|threads| threads.get()), Some(2));
+    /// assert_eq!(LoadOptions::new().threads(0), LoadOptions::new());
+    /// ```
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = NonZeroUsize::new(threads);
@@ -72,6 +89,12 @@ impl LoadOptions {
     }
 
     /// Sets where to run.
+    ///
+    /// ```
+    /// use pawl::{LoadOptions, Provider};
+    ///
+    /// assert_eq!(LoadOptions::new().provider(Provider::Cpu).provider, Some(Provider::Cpu));
+    /// ```
     #[must_use]
     pub fn provider(mut self, provider: Provider) -> Self {
         self.provider = Some(provider);
@@ -79,6 +102,11 @@ impl LoadOptions {
     }
 
     /// Sets how many requests run at once; 0 is the default.
+    ///
+    /// ```
+    /// let options = pawl::LoadOptions::new().max_batch_size(4);
+    /// assert_eq!(options.max_batch_size.map(|requests| requests.get()), Some(4));
+    /// ```
     #[must_use]
     pub fn max_batch_size(mut self, requests: usize) -> Self {
         self.max_batch_size = NonZeroUsize::new(requests);
@@ -86,6 +114,11 @@ impl LoadOptions {
     }
 
     /// Sets the key/value blocks of each layer; 0 is the default.
+    ///
+    /// ```
+    /// let options = pawl::LoadOptions::new().kv_blocks(512);
+    /// assert_eq!(options.kv_blocks.map(|blocks| blocks.get()), Some(512));
+    /// ```
     #[must_use]
     pub fn kv_blocks(mut self, blocks: usize) -> Self {
         self.kv_blocks = NonZeroUsize::new(blocks);
@@ -93,6 +126,11 @@ impl LoadOptions {
     }
 
     /// Sets the longest sequence in tokens; 0 is the default.
+    ///
+    /// ```
+    /// let options = pawl::LoadOptions::new().max_sequence(1024);
+    /// assert_eq!(options.max_sequence.map(|tokens| tokens.get()), Some(1024));
+    /// ```
     #[must_use]
     pub fn max_sequence(mut self, tokens: usize) -> Self {
         self.max_sequence = NonZeroUsize::new(tokens);
@@ -100,6 +138,11 @@ impl LoadOptions {
     }
 
     /// Sets the ONNX Runtime library.
+    ///
+    /// ```
+    /// let options = pawl::LoadOptions::new().library("lib/libonnxruntime.so");
+    /// assert!(options.library.is_some_and(|path| path.ends_with("libonnxruntime.so")));
+    /// ```
     #[must_use]
     pub fn library(mut self, path: impl Into<PathBuf>) -> Self {
         self.library = Some(path.into());

@@ -141,6 +141,12 @@ pub(super) fn bank_rows(slots: usize) -> usize {
 /// Counted is everything that lives as long as the model: weights as they lie in the files (the runtime maps them and
 /// may prepare a second copy of those that it multiplies with), both banks of fixed state, key/value blocks, and
 /// the staging of a step. What ONNX Runtime needs between the operators of a step is not: it depends on the graph.
+///
+/// ```no_run
+/// let found = pawl::inspect("demo/tiny-python", &pawl::LoadOptions::new())?;
+/// println!("{}", found.memory);
+/// # Ok::<(), pawl::LoadError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct MemoryPlan {
     entries: Vec<PlanEntry>,
@@ -150,6 +156,13 @@ pub struct MemoryPlan {
 }
 
 /// One purpose of a [`MemoryPlan`].
+///
+/// ```no_run
+/// let found = pawl::inspect("demo/tiny-python", &pawl::LoadOptions::new())?;
+/// let allocated = found.memory.entries().iter().filter(|entry| entry.allocated);
+/// println!("{} bytes are allocated", allocated.map(|entry| entry.bytes).sum::<u64>());
+/// # Ok::<(), pawl::LoadError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct PlanEntry {
@@ -292,12 +305,26 @@ impl MemoryPlan {
     }
 
     /// What the memory is for, in the order of allocation.
+    ///
+    /// ```no_run
+    /// let found = pawl::inspect("demo/tiny-python", &pawl::LoadOptions::new())?;
+    /// for entry in found.memory.entries() {
+    ///     println!("{}: {} bytes", entry.purpose, entry.bytes);
+    /// }
+    /// # Ok::<(), pawl::LoadError>(())
+    /// ```
     #[must_use]
     pub fn entries(&self) -> &[PlanEntry] {
         &self.entries
     }
 
     /// All of it, in bytes.
+    ///
+    /// ```no_run
+    /// let found = pawl::inspect("demo/tiny-python", &pawl::LoadOptions::new())?;
+    /// assert!(found.memory.total() >= found.memory.entries()[0].bytes);
+    /// # Ok::<(), pawl::LoadError>(())
+    /// ```
     #[must_use]
     pub fn total(&self) -> u64 {
         self.entries
@@ -306,18 +333,37 @@ impl MemoryPlan {
     }
 
     /// Key/value blocks of each layer.
+    ///
+    /// ```no_run
+    /// let found = pawl::inspect("demo/tiny-python", &pawl::LoadOptions::new())?;
+    /// let tokens = found.memory.kv_blocks() * found.memory.block_size();
+    /// println!("the cache holds {tokens} tokens");
+    /// # Ok::<(), pawl::LoadError>(())
+    /// ```
     #[must_use]
     pub fn kv_blocks(&self) -> usize {
         self.kv_blocks
     }
 
     /// Tokens of one key/value block.
+    ///
+    /// ```no_run
+    /// let found = pawl::inspect("demo/tiny-python", &pawl::LoadOptions::new())?;
+    /// assert!(found.memory.block_size() > 0);
+    /// # Ok::<(), pawl::LoadError>(())
+    /// ```
     #[must_use]
     pub fn block_size(&self) -> usize {
         self.block_size
     }
 
     /// Requests that run at once.
+    ///
+    /// ```no_run
+    /// let found = pawl::inspect("demo/tiny-python", &pawl::LoadOptions::new())?;
+    /// assert_eq!(found.memory.slots(), found.info.limits.requests);
+    /// # Ok::<(), pawl::LoadError>(())
+    /// ```
     #[must_use]
     pub fn slots(&self) -> usize {
         self.slots

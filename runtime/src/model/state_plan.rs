@@ -47,6 +47,15 @@ pub struct StatePlan {
 }
 
 /// One group of fixed state, for one request.
+///
+/// ```
+/// # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/plans/hybrid-64-layers.json");
+/// let plan = pawl::StatePlan::read(file, 8, None)?;
+/// let delta = &plan.groups[1];
+/// assert_eq!((delta.kind, delta.layers), ("Gated DeltaNet", 48));
+/// assert!(delta.update < delta.committed / 50);
+/// # Ok::<(), pawl::LoadError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct StateGroupPlan {
@@ -65,6 +74,14 @@ pub struct StateGroupPlan {
 }
 
 /// A key/value cache.
+///
+/// ```
+/// # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/plans/hybrid-64-layers.json");
+/// let plan = pawl::StatePlan::read(file, 8, None)?;
+/// let cache = plan.cache.as_ref().unwrap();
+/// assert_eq!(cache.token, 16 * 2 * 4 * 256 * 2);
+/// # Ok::<(), pawl::LoadError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CachePlan {
@@ -77,6 +94,13 @@ pub struct CachePlan {
 }
 
 /// Bytes of fixed state.
+///
+/// ```
+/// # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/plans/hybrid-64-layers.json");
+/// let plan = pawl::StatePlan::read(file, 8, None)?;
+/// assert_eq!(plan.all_requests.committed, 16 * plan.per_request.committed);
+/// # Ok::<(), pawl::LoadError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct StateBytes {

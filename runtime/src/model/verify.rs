@@ -14,6 +14,12 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 /// Choices of a verification.
+///
+/// ```
+/// use pawl::VerifyOptions;
+///
+/// assert_eq!(VerifyOptions::new(), VerifyOptions::default());
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyOptions {
@@ -23,12 +29,21 @@ pub struct VerifyOptions {
 
 impl VerifyOptions {
     /// Every choice left to its default.
+    ///
+    /// ```
+    /// assert_eq!(pawl::VerifyOptions::new().library, None);
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Sets the ONNX Runtime library.
+    ///
+    /// ```
+    /// let options = pawl::VerifyOptions::new().library("lib/libonnxruntime.so");
+    /// assert!(options.library.is_some());
+    /// ```
     #[must_use]
     pub fn library(mut self, path: impl Into<PathBuf>) -> Self {
         self.library = Some(path.into());
@@ -37,6 +52,13 @@ impl VerifyOptions {
 }
 
 /// What a verification found.
+///
+/// ```no_run
+/// let report = pawl::verify("demo/tiny-python", &pawl::VerifyOptions::new())?;
+/// println!("{report}");
+/// assert!(!report.graphs.is_empty());
+/// # Ok::<(), pawl::LoadError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyReport {
@@ -45,6 +67,14 @@ pub struct VerifyReport {
 }
 
 /// One graph that agrees with the configuration.
+///
+/// ```no_run
+/// let report = pawl::verify("demo/tiny-python", &pawl::VerifyOptions::new())?;
+/// for graph in &report.graphs {
+///     println!("{}: {} inputs and outputs", graph.file, graph.tensors);
+/// }
+/// # Ok::<(), pawl::LoadError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifiedGraph {
@@ -57,6 +87,13 @@ pub struct VerifiedGraph {
 }
 
 /// How ONNX Runtime took a graph.
+///
+/// ```
+/// use pawl::Opened;
+///
+/// let elsewhere = Opened::ElsewhereOnly { operator: "PagedAttention".to_owned() };
+/// assert_ne!(elsewhere, Opened::OnCpu);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Opened {

@@ -4,6 +4,10 @@ use super::failure::RequestError;
 use crate::engine::{Kept, RequestStats};
 
 /// Why a request ended.
+///
+/// ```
+/// assert_eq!(pawl::FinishReason::Eos.to_string(), "eos");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FinishReason {
@@ -47,6 +51,11 @@ impl std::fmt::Display for FinishReason {
 }
 
 /// Tokens of a request.
+///
+/// ```
+/// let usage = pawl::Usage::default();
+/// assert_eq!((usage.prompt_tokens, usage.reuse), (0, pawl::Reuse::NotAsked));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
@@ -61,6 +70,11 @@ pub struct Usage {
 }
 
 /// What became of a kept state that a request was to continue from. Whatever it is, the tokens are the same.
+///
+/// ```
+/// assert_eq!(pawl::Reuse::default(), pawl::Reuse::NotAsked);
+/// assert_eq!(pawl::Reuse::Gone.to_string(), "gone");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reuse {
@@ -105,6 +119,17 @@ impl std::fmt::Display for Reuse {
 }
 
 /// One thing that happened to a request, in order.
+///
+/// ```no_run
+/// fn show(event: &pawl::Event) {
+///     match event {
+///         pawl::Event::Tokens { text, .. } => print!("{text}"),
+///         pawl::Event::Finished { reason, .. } => println!("[{reason}]"),
+///         _ => {}
+///     }
+/// }
+/// # let _ = show;
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {

@@ -3,6 +3,13 @@
 use crate::error::ErrorCode;
 
 /// A request that the engine gave up. Its neighbours and the engine go on.
+///
+/// ```no_run
+/// fn show(error: &pawl::RequestError) {
+///     eprintln!("error {}: {}", error.code.number(), error.message);
+/// }
+/// # let _ = show;
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
@@ -19,6 +26,13 @@ impl RequestError {
     }
 
     /// The kind of error.
+    ///
+    /// ```no_run
+    /// fn can_be_tried_again(error: &pawl::RequestError) -> bool {
+    ///     error.code() == pawl::ErrorCode::StepFailed
+    /// }
+    /// # let _ = can_be_tried_again;
+    /// ```
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         self.code

@@ -355,6 +355,10 @@ pub(crate) struct Prepared {
 }
 
 /// A request that cannot run.
+///
+/// ```
+/// assert!(pawl::SubmitError::EmptyPrompt.to_string().contains("at least one token"));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubmitError {
@@ -431,6 +435,13 @@ pub enum SubmitError {
 
 impl SubmitError {
     /// The kind of error.
+    ///
+    /// ```
+    /// use pawl::{ErrorCode, SubmitError};
+    ///
+    /// assert_eq!(SubmitError::EmptyPrompt.code(), ErrorCode::RequestInvalid);
+    /// assert_eq!(SubmitError::QueueFull.code(), ErrorCode::QueueFull);
+    /// ```
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {

@@ -187,6 +187,11 @@ impl SamplingParams {
 }
 
 /// Sampling parameters that cannot be used.
+///
+/// ```
+/// let error = pawl::SamplingParams::sampled(0.7).top_p(2.0).validate().unwrap_err();
+/// assert_eq!(error.to_string(), "top_p: expected a number from 0 to 1, found 2");
+/// ```
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SamplingError {

@@ -10,8 +10,8 @@ mod ngram;
 mod stats;
 mod verify;
 
-pub(crate) use mode::Offer;
-pub use mode::{DraftSource, Drafts, EffectiveSpeculation, Speculation, SpeculationError};
+pub use mode::{DraftSource, EffectiveSpeculation, Speculation, SpeculationError};
+pub(crate) use mode::{Drafts, Offer};
 pub(crate) use ngram::propose as propose_ngram;
 pub use stats::SpeculationStats;
 pub(crate) use verify::verify;

@@ -11,6 +11,13 @@ const MOST_DRAFTS: usize = 7;
 const DEFAULT_DRAFTS: usize = 3;
 
 /// Where drafts come from.
+///
+/// ```
+/// use pawl::Speculation;
+///
+/// assert_eq!("ngram".parse(), Ok(Speculation::Ngram));
+/// assert!("always".parse::<Speculation>().is_err());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Speculation {
@@ -46,6 +53,16 @@ impl FromStr for Speculation {
 }
 
 /// What speculation an engine runs, and why it is not what was asked for, where it is not.
+///
+/// ```no_run
+/// # use pawl::{Engine, EngineOptions, LoadOptions, Model};
+/// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+/// # let engine = Engine::new(model, &EngineOptions::default())?;
+/// if let Some(reason) = &engine.speculation().reason {
+///     eprintln!("no drafts: {reason}");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EffectiveSpeculation {
@@ -68,6 +85,11 @@ impl fmt::Display for EffectiveSpeculation {
 }
 
 /// What was asked for and cannot be had. Nothing falls back silently.
+///
+/// ```
+/// let error = pawl::SpeculationError::MaxDrafts { wanted: 9, most: 7 };
+/// assert_eq!(error.to_string(), "max_drafts is 9, this model takes 1 to 7");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpeculationError {
@@ -158,6 +180,23 @@ impl EffectiveSpeculation {
 ///
 /// Called before each step with all tokens of the request so far (prompt and generated) and the most drafts that can be
 /// used; returns guesses of the tokens that follow. Wrong guesses cost time, never text.
+///
+/// ```
+/// use pawl::DraftSource;
+///
+/// /// Drafts the last token again.
+/// struct Repeat;
+///
+/// impl DraftSource for Repeat {
+///     fn propose(&self, tokens: &[u32], most: usize) -> Vec<u32> {
+///         tokens.last().map_or(Vec::new(), |last| vec![*last; most])
+///     }
+/// }
+///
+/// assert_eq!(Repeat.propose(&[4, 5], 3), [5, 5, 5]);
+/// let request = pawl::Request::from_ids([1]).drafts(Repeat);
+/// # let _ = request;
+/// ```
 pub trait DraftSource: Send + Sync {
     /// The drafts; fewer than `most` or none is fine, more are cut.
     fn propose(&self, tokens: &[u32], most: usize) -> Vec<u32>;
@@ -171,7 +210,7 @@ impl<F: Fn(&[u32], usize) -> Vec<u32> + Send + Sync> DraftSource for F {
 
 /// A shared [`DraftSource`].
 #[derive(Clone)]
-pub struct Drafts(pub(crate) Arc<dyn DraftSource>);
+pub(crate) struct Drafts(pub(crate) Arc<dyn DraftSource>);
 
 impl fmt::Debug for Drafts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

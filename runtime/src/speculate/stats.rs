@@ -1,6 +1,11 @@
 //! How well drafts did.
 
 /// Counts of drafting, for one request or for an engine. They saturate.
+///
+/// ```
+/// let stats = pawl::SpeculationStats::default();
+/// assert_eq!((stats.rounds, stats.proposed), (0, 0));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SpeculationStats {
@@ -42,6 +47,12 @@ impl SpeculationStats {
     }
 
     /// Kept drafts per compared one; 0 before any.
+    ///
+    /// ```
+    /// let mut stats = pawl::SpeculationStats::default();
+    /// (stats.evaluated, stats.accepted) = (8, 6);
+    /// assert_eq!(stats.acceptance(), 0.75);
+    /// ```
     #[must_use]
     pub fn acceptance(&self) -> f64 {
         if self.evaluated == 0 {

@@ -116,6 +116,13 @@ pub struct ChatTemplate {
 }
 
 /// A chat template that is missing, wrong, or refuses its input.
+///
+/// ```
+/// use pawl::{ChatTemplate, TemplateError};
+///
+/// let error = ChatTemplate::from_source("{% for %}").unwrap_err();
+/// assert!(matches!(error, TemplateError::Syntax { .. }));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TemplateError {

@@ -8,6 +8,43 @@ use tokenizers::DecoderWrapper;
 /// Text to token ids and back.
 ///
 /// Implement it to bring a tokenizer of your own; [`HfTokenizer`] reads `tokenizer.json`.
+///
+/// ```
+/// use pawl::{Tokenizer, TokenizerError};
+///
+/// /// One token per byte.
+/// #[derive(Debug)]
+/// struct Bytes;
+///
+/// impl Tokenizer for Bytes {
+///     fn encode(&self, text: &str, _: bool) -> Result<Vec<u32>, TokenizerError> {
+///         Ok(text.bytes().map(u32::from).collect())
+///     }
+///
+///     fn decode(&self, ids: &[u32], _: bool) -> Result<String, TokenizerError> {
+///         Ok(ids.iter().filter_map(|id| char::from_u32(*id)).collect())
+///     }
+///
+///     fn token_to_id(&self, token: &str) -> Option<u32> {
+///         token.bytes().next().map(u32::from)
+///     }
+///
+///     fn id_to_token(&self, id: u32) -> Option<String> {
+///         char::from_u32(id).map(String::from)
+///     }
+///
+///     fn vocab_size(&self) -> usize {
+///         256
+///     }
+///
+///     fn is_special(&self, _: u32) -> bool {
+///         false
+///     }
+/// }
+///
+/// assert_eq!(Bytes.decode(&Bytes.encode("hi", true)?, true)?, "hi");
+/// # Ok::<(), TokenizerError>(())
+/// ```
 pub trait Tokenizer: Send + Sync + std::fmt::Debug {
     /// Token ids of a text. Special tokens written out in the text become their ids;
     /// `add_special_tokens` adds those that the tokenizer puts around a text by itself.
@@ -43,6 +80,12 @@ pub trait Tokenizer: Send + Sync + std::fmt::Debug {
 }
 
 /// What one token adds to a text.
+///
+/// ```
+/// use pawl::Piece;
+///
+/// assert_eq!(Piece::Bytes(b"hi".to_vec()), Piece::Bytes(vec![104, 105]));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Piece {
@@ -60,6 +103,13 @@ pub enum Piece {
 }
 
 /// A tokenizer that failed to load, encode or decode.
+///
+/// ```
+/// use pawl::{HfTokenizer, TokenizerError};
+///
+/// let error = HfTokenizer::from_file("no/such/tokenizer.json").unwrap_err();
+/// assert!(matches!(error, TokenizerError::Read { .. }));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenizerError {
@@ -98,6 +148,14 @@ pub enum TokenizerError {
 }
 
 /// A Hugging Face tokenizer read from `tokenizer.json`.
+///
+/// ```no_run
+/// use pawl::{HfTokenizer, Tokenizer};
+///
+/// let tokenizer = HfTokenizer::from_file("demo/tiny-python/tokenizer.json")?;
+/// println!("{} tokens", tokenizer.vocab_size());
+/// # Ok::<(), pawl::TokenizerError>(())
+/// ```
 pub struct HfTokenizer {
     inner: tokenizers::Tokenizer,
     special: HashSet<u32>,

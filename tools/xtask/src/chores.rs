@@ -1,6 +1,6 @@
 //! Chores that are lists of commands.
 
-use crate::{ChoreError, deps, setup, size};
+use crate::{ChoreError, deps, examples, setup, size};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -92,6 +92,7 @@ pub(crate) fn ci(root: &Path) -> Result<(), ChoreError> {
     cargo(root, &["fmt", "--all", "--check"])?;
     deps::check(root)?;
     size::check(root)?;
+    examples::check(root)?;
     cargo(
         root,
         &[

@@ -3,6 +3,7 @@
 
 mod chores;
 mod deps;
+mod examples;
 mod setup;
 mod size;
 mod source;
@@ -30,6 +31,8 @@ enum Chore {
     Ci,
     /// Checks the dependency direction and the boundaries of `ort` and `unsafe`.
     Deps,
+    /// Checks that every public item of the crate `pawl` has an example.
+    Examples,
     /// Checks the size budget of source files.
     Size,
 }
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Chore::Test => chores::test(&root),
         Chore::Ci => chores::ci(&root),
         Chore::Deps => deps::check(&root),
+        Chore::Examples => examples::check(&root),
         Chore::Size => size::check(&root),
     };
     match outcome {

@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 macro_rules! codes {
     ($($variant:ident $meaning:literal,)*) => {
         /// Why a graph does not fit its configuration.
+        ///
+        /// ```
+        /// assert!(pawl::ContractCode::ALL.contains(&pawl::ContractCode::P5));
+        /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         pub enum ContractCode {
@@ -18,6 +22,10 @@ macro_rules! codes {
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
             /// The code as a word, such as `M7`.
+            ///
+            /// ```
+            /// assert_eq!(pawl::ContractCode::M7.as_str(), "M7");
+            /// ```
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -26,6 +34,10 @@ macro_rules! codes {
             }
 
             /// What the code means, one sentence.
+            ///
+            /// ```
+            /// assert!(pawl::ContractCode::M9.meaning().contains("float32"));
+            /// ```
             #[must_use]
             pub const fn meaning(self) -> &'static str {
                 match self {
@@ -65,6 +77,13 @@ impl fmt::Display for ContractCode {
 }
 
 /// One mismatch.
+///
+/// ```no_run
+/// fn is_about_weights(mismatch: &pawl::ContractMismatch) -> bool {
+///     matches!(mismatch.code, pawl::ContractCode::P5 | pawl::ContractCode::P6)
+/// }
+/// # let _ = is_about_weights;
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{graph}: `{tensor}` is {found}, expected {expected} [{code}]")]
 #[non_exhaustive]
@@ -82,6 +101,16 @@ pub struct ContractMismatch {
 }
 
 /// Every mismatch of a model, never empty.
+///
+/// ```no_run
+/// use pawl::{LoadError, LoadOptions, inspect};
+///
+/// if let Err(LoadError::Contract(errors)) = inspect("demo/tiny-python", &LoadOptions::new()) {
+///     for mismatch in &errors.mismatches {
+///         println!("{}: {} is {}", mismatch.graph, mismatch.tensor, mismatch.found);
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ContractErrors {
