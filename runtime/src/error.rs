@@ -51,6 +51,8 @@ pub enum ErrorCode {
     StepFailed = 401,
     /// A step was undone: a participant refused it.
     StepDiscarded = 402,
+    /// An audit found state that contradicts itself.
+    StateContradictory = 403,
     /// A request that cannot run on this model.
     RequestInvalid = 500,
     /// Too many requests are waiting.

@@ -26,7 +26,7 @@
 //! | speculate | [`EngineOptions::speculation`], [`Request::drafts`] |
 //! | talk in turns | [`ChatTemplate`], [`Request::from_rendered`] |
 //! | go on from an earlier state | [`Request::keep_state`], [`Request::continue_from`], [`Kept`] |
-//! | see logits and state | [`Model::evaluate`] |
+//! | see logits and state | [`Model::evaluate`], [`EngineOptions::observe_steps`] |
 //! | check an export | [`verify`] |
 //! | look at a model without running it, plan its memory | [`inspect`], [`StatePlan`] |
 //! | check the ONNX Runtime library | [`check_library`] |
@@ -51,8 +51,9 @@ mod text;
 mod txn;
 
 pub use engine::{
-    Canceller, Completion, Engine, EngineError, EngineOptions, GenerateError, Kept, KeptStats,
-    RequestHandle, RequestStats,
+    CacheTensor, Canceller, Completion, Draw, Engine, EngineError, EngineOptions, GenerateError,
+    Kept, KeptStats, ObservedRow, ObservedStep, Observer, RequestHandle, RequestStats,
+    StepObserver,
 };
 pub use error::{ErrorCode, LoadError, RunError};
 pub use evaluate::{EvaluateOptions, Evaluation, StateTensor};

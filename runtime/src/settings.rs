@@ -36,6 +36,13 @@ pub(crate) const THREADS: Setting = Setting {
     meaning: "threads that one operator may use; without it as many as the machine has cores",
 };
 
+/// Audits of the engine.
+const AUDIT: Setting = Setting {
+    name: "PAWL_AUDIT",
+    meaning: "`on` checks the invariants of the state around every step, `off` does not; without it they are checked in \
+              builds with debug assertions only",
+};
+
 /// Every setting, for help texts.
 ///
 /// ```
@@ -43,7 +50,7 @@ pub(crate) const THREADS: Setting = Setting {
 /// ```
 #[must_use]
 pub fn settings() -> &'static [Setting] {
-    &[LIBRARY, THREADS]
+    &[LIBRARY, THREADS, AUDIT]
 }
 
 /// A variable whose value cannot be understood.
@@ -88,6 +95,23 @@ fn parse_threads(value: OsString) -> Result<NonZeroUsize, SettingError> {
         })
 }
 
+/// `PAWL_AUDIT`.
+pub(crate) fn audit() -> Result<Option<bool>, SettingError> {
+    read(AUDIT).map(parse_audit).transpose()
+}
+
+fn parse_audit(value: OsString) -> Result<bool, SettingError> {
+    match value.to_str().map(str::trim) {
+        Some("on" | "1" | "true") => Ok(true),
+        Some("off" | "0" | "false") => Ok(false),
+        _ => Err(SettingError {
+            name: AUDIT.name,
+            value: value.to_string_lossy().into_owned(),
+            expected: "on or off",
+        }),
+    }
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "the one reader of the environment"
@@ -110,6 +134,14 @@ mod tests {
                 "{message}"
             );
         }
+    }
+
+    #[test]
+    fn audits_are_on_or_off_or_an_error_that_names_the_variable() {
+        assert_eq!(parse_audit(" on".into()), Ok(true));
+        assert_eq!(parse_audit("off".into()), Ok(false));
+        let message = parse_audit("yes please".into()).unwrap_err().to_string();
+        assert!(message.contains("PAWL_AUDIT") && message.contains("yes please"));
     }
 
     #[test]

@@ -66,6 +66,34 @@ pub fn assert_greedy(
     certain
 }
 
+/// Two runs of one request must draw the same tokens. Where they part, the only excuse is a near tie: a decision margin of
+/// the expected run under `tie` at that token, which is printed. Returns the number of tokens that agree.
+///
+/// # Panics
+///
+/// When they part without excuse, or one of them is shorter.
+#[must_use]
+pub fn assert_same_draws(
+    what: &str,
+    found: &[u32],
+    (expected, margins): (&[u32], &[f32]),
+    tie: f32,
+) -> usize {
+    assert_eq!(expected.len(), margins.len(), "{what}: a margin per token");
+    let parting = found.iter().zip(expected).position(|(a, b)| a != b);
+    let Some(at) = parting else {
+        assert_eq!(found, expected, "{what}: one is shorter");
+        return found.len();
+    };
+    let (found, expected, margin) = (found[at], expected[at], margins[at]);
+    println!("{what}: token {at} is {found}, not {expected}, at a margin of {margin:e}");
+    assert!(
+        margin < tie,
+        "{what}: token {at} is {found}, not {expected}, at a margin of {margin:e}"
+    );
+    at
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,6 +103,17 @@ mod tests {
         assert_eq!(largest_difference(&[1.0, 2.0], &[1.0, 2.5]), 0.5);
         assert_eq!(largest_difference(&[1.0], &[1.0, 2.0]), f32::INFINITY);
         assert_eq!(largest_difference(&[f32::NAN], &[1.0]), f32::INFINITY);
+    }
+
+    #[test]
+    fn draws_may_part_at_a_near_tie_only() {
+        let expected = (&[1, 2, 3][..], &[1.0, 9e-5, 1.0][..]);
+        assert_eq!(assert_same_draws("same", &[1, 2, 3], expected, 1e-4), 3);
+        assert_eq!(assert_same_draws("tie", &[1, 7, 8], expected, 1e-4), 1);
+        for found in [&[1, 2, 7][..], &[1, 2], &[9, 2, 3]] {
+            let parts = || assert_same_draws("differs", found, expected, 1e-4);
+            assert!(std::panic::catch_unwind(parts).is_err(), "{found:?}");
+        }
     }
 
     #[test]

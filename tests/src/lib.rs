@@ -3,13 +3,15 @@
 #![allow(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,
+    clippy::print_stdout,
     clippy::wildcard_enum_match_arm,
-    reason = "a damaged fixture may stop the case that reads it"
+    reason = "a damaged fixture may stop the case that reads it, and an excuse is printed"
 )]
 
 pub mod compare;
 pub mod export;
 pub mod golden;
+pub mod steps;
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,7 @@
 //! What sampling decides about the rows of a step, and what that does to their requests.
 
 use super::active::{Active, Change, Delivered, Delivery, Progress};
+use super::observe::Draw;
 use crate::exec::StepOutputs;
 use crate::ids::RequestId;
 use crate::request::{Advance, RequestError};
@@ -30,6 +31,7 @@ pub(super) struct Decided {
     pub(super) proposal: Vec<u32>,
     drawn: Drawn,
     counts: (usize, usize, usize),
+    draws: Vec<Draw>,
 }
 
 /// What a row drew.
@@ -83,14 +85,16 @@ fn decide_row(
     scratch: &mut Scratch,
 ) -> Option<Decided> {
     let drafts = active.proposal.get(..row.drafts).unwrap_or_default();
+    let mut draws = Vec::with_capacity(logits.len());
     let (drawn, counts) = match logits {
         [] => (Drawn::Nothing, (0, 0, 0)),
-        logits => draw(active, drafts, logits, scratch),
+        logits => draw(active, drafts, logits, scratch, &mut draws),
     };
     let new: &[u32] = match &drawn {
         Drawn::Advance(advance) => &advance.tokens,
         Drawn::Nothing | Drawn::Failed(_) => &[],
     };
+    draws.truncate(new.len());
     // The last token drawn has not been run; the ones before it are accepted drafts, which have.
     let kept = NonZeroUsize::new(row.tokens.len() + new.len().saturating_sub(1))?;
     let after = active.tokens.get(row.past() + 1..).unwrap_or_default();
@@ -115,22 +119,28 @@ fn decide_row(
         proposal: Vec::new(),
         drawn,
         counts,
+        draws,
     })
 }
 
-/// Draws at every position up to the first draft that differs.
+/// Draws at every position up to the first draft that differs, and notes how close each draw was.
 fn draw(
     active: &Active,
     drafts: &[u32],
     logits: &[&[f32]],
     scratch: &mut Scratch,
+    draws: &mut Vec<Draw>,
 ) -> (Drawn, (usize, usize, usize)) {
     let first = active.tokens.len();
     let draw = |index: usize| {
         let row = logits.get(index).copied().unwrap_or_default();
         let position = u64::try_from(first + index).unwrap_or(u64::MAX);
         let drawn = active.sampler.draw(row, position, scratch);
-        drawn.map(|drawn| drawn.token)
+        drawn.map(|drawn| {
+            let (token, margin) = (drawn.token, drawn.margin);
+            draws.push(Draw { token, margin });
+            token
+        })
     };
     let verified = match verify(drafts, draw) {
         Ok(verified) => verified,
@@ -165,10 +175,11 @@ pub(super) fn progress(
                 (Some(advance), Some(Ok(Delivery { tokens, text })))
             }
         };
-        let (request, counts) = (row.request, row.counts);
+        let (request, counts, draws) = (row.request, row.counts, row.draws);
         delivered.extend(told.map(|told| Delivered {
             request,
             counts,
+            draws,
             told,
         }));
         changes.push(Change {

@@ -1,6 +1,7 @@
 //! A submitted request inside the engine.
 
 use super::kept::{Keeper, Kept, KeptState};
+use super::observe::Draw;
 use super::stats::Clock;
 use super::ticket::Ticket;
 use super::worker::Submission;
@@ -240,6 +241,8 @@ pub(super) struct Delivered {
     pub(super) request: RequestId,
     /// Drafts proposed, evaluated and accepted.
     pub(super) counts: (usize, usize, usize),
+    /// The tokens drawn, and how close each of them was.
+    pub(super) draws: Vec<Draw>,
     pub(super) told: Result<Delivery, RequestError>,
 }
 

@@ -4,6 +4,7 @@ use super::active::Active;
 use super::error::EngineError;
 use super::head::HeadRun;
 use super::kept::{KeptCounters, KeptStates};
+use super::observe::Observer;
 use super::options::EngineOptions;
 use super::pools::{self, PoolExtent};
 use super::worker::Submission;
@@ -38,6 +39,9 @@ pub(super) struct Core {
     pub(super) head_run: HeadRun,
     pub(super) speculation: EffectiveSpeculation,
     pub(super) totals: SpeculationStats,
+    /// Whether the invariants are checked around every step.
+    pub(super) audit: bool,
+    pub(super) observer: Option<Observer>,
 }
 
 impl Core {
@@ -70,6 +74,8 @@ impl Core {
             head_run: HeadRun::default(),
             speculation,
             totals: SpeculationStats::default(),
+            audit: options.audit.unwrap_or(cfg!(debug_assertions)),
+            observer: options.observer.clone(),
         })
     }
 
@@ -129,7 +135,7 @@ fn limits(
     max_drafts: usize,
 ) -> Limits {
     let (blocks, block_size) = composite.cache_extent();
-    let configured = model.limits.scheduled_tokens;
+    let (configured, state) = (model.limits.scheduled_tokens, model.decoder.state());
     Limits {
         max_batch_size: composite.capacity(),
         max_scheduled_tokens: options
@@ -137,7 +143,8 @@ fn limits(
             .map_or(configured, |tokens| tokens.get()),
         max_chunk: options.prefill_chunk.get(),
         max_drafts,
-        drafts_beside_prefill: model.decoder.state().captures_in_mixed_steps,
+        // Without fixed state there is nothing to capture.
+        drafts_beside_prefill: state.captures_in_mixed_steps || state.fixed.is_empty(),
         slots: composite.capacity(),
         blocks,
         block_size,

@@ -34,6 +34,13 @@ pub enum EngineError {
         /// Which participant refused, and why.
         reason: String,
     },
+    /// An audit found state that contradicts itself: a defect of Pawl, or damaged memory. Nothing that the engine keeps
+    /// can be trusted, so it stops.
+    #[error("the state contradicts itself: {broken}")]
+    Invariant {
+        /// Which invariants do not hold, and what was found.
+        broken: String,
+    },
     /// The engine's thread has ended; it takes no more requests.
     #[error("the engine has stopped: {reason}")]
     Stopped {
@@ -58,6 +65,7 @@ impl EngineError {
             Self::Input { .. } => ErrorCode::RequestInvalid,
             Self::Run(error) => error.code(),
             Self::Discarded { .. } => ErrorCode::StepDiscarded,
+            Self::Invariant { .. } => ErrorCode::StateContradictory,
             Self::Stopped { .. } => ErrorCode::EngineStopped,
         }
     }

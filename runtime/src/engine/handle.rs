@@ -13,6 +13,7 @@ use crate::ids::RequestId;
 use crate::model::Model;
 use crate::request::{Event, FinishReason, ModelLimits, Request, RequestError, SubmitError, Usage};
 use crate::sample::SamplingParams;
+use crate::settings;
 use crate::speculate::{EffectiveSpeculation, SpeculationStats};
 use crate::text::Tokenizer;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,7 +58,8 @@ impl Engine {
     /// Allocates the pools and starts the thread.
     ///
     /// # Errors
-    /// A tokenizer that cannot be used, and lack of memory.
+    /// A tokenizer that cannot be used, speculation that the model cannot do, a setting that cannot be understood, and
+    /// lack of memory.
     ///
     /// ```no_run
     /// use pawl::{Engine, EngineOptions, LoadOptions, Model};
@@ -75,9 +77,11 @@ impl Engine {
             options.max_drafts,
             core::offer(&model),
         )?;
+        let mut options = options.clone();
+        options.audit = options.audit.or(settings::audit()?);
         let totals = Arc::new(Mutex::new(SpeculationStats::default()));
         let core =
-            Core::new(model, options, speculation.clone()).map_err(|error| LoadError::Memory {
+            Core::new(model, &options, speculation.clone()).map_err(|error| LoadError::Memory {
                 reason: error.to_string(),
             })?;
         let kept = Arc::clone(&core.counters);

@@ -3,17 +3,21 @@
 mod accept;
 mod active;
 mod admit;
+mod audit;
 mod core;
 mod error;
 mod handle;
 mod head;
 mod kept;
 mod limits;
+mod observe;
 mod options;
 pub(crate) mod pack;
 pub(crate) mod pools;
 mod stats;
 mod step;
+#[cfg(test)]
+mod tests;
 mod ticket;
 mod worker;
 
@@ -21,5 +25,7 @@ pub use error::EngineError;
 pub use handle::{Canceller, Completion, Engine, GenerateError, RequestHandle};
 pub(crate) use kept::EngineId;
 pub use kept::{Kept, KeptStats};
+pub(crate) use observe::state_tensors;
+pub use observe::{CacheTensor, Draw, ObservedRow, ObservedStep, Observer, StepObserver};
 pub use options::EngineOptions;
 pub use stats::RequestStats;

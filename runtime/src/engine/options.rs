@@ -1,7 +1,9 @@
 //! How an engine schedules.
 
+use super::observe::{Observer, StepObserver};
 use crate::speculate::Speculation;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 /// How an engine schedules its steps. Defaults come from the model's `engine.dynamic_batching` section.
 ///
@@ -24,6 +26,11 @@ pub struct EngineOptions {
     pub speculation: Option<Speculation>,
     /// Drafts of one row, at most; `None` takes 3, or what the model allows.
     pub max_drafts: Option<usize>,
+    /// Whether to check the invariants of the state around every step; `None` takes `PAWL_AUDIT`, else checks in builds
+    /// with debug assertions only.
+    pub audit: Option<bool>,
+    /// Who watches the steps.
+    pub observer: Option<Observer>,
 }
 
 impl Default for EngineOptions {
@@ -34,6 +41,8 @@ impl Default for EngineOptions {
             max_unfinished: 1024,
             speculation: None,
             max_drafts: None,
+            audit: None,
+            observer: None,
         }
     }
 }
@@ -103,6 +112,37 @@ impl EngineOptions {
     #[must_use]
     pub fn max_drafts(mut self, drafts: usize) -> Self {
         self.max_drafts = Some(drafts);
+        self
+    }
+
+    /// Checks the invariants of the state around every step ([`manual::state`](crate::manual::state)). It takes time in
+    /// proportion to the blocks of the cache. Where one does not hold, every request fails and the engine stops.
+    ///
+    /// ```
+    /// let options = pawl::EngineOptions::default().audit(true);
+    /// assert_eq!(options.audit, Some(true));
+    /// ```
+    #[must_use]
+    pub fn audit(mut self, wanted: bool) -> Self {
+        self.audit = Some(wanted);
+        self
+    }
+
+    /// Watches every published step: what each row ran and kept, how close its draws were, and the state it left.
+    ///
+    /// ```
+    /// use pawl::{EngineOptions, ObservedStep};
+    ///
+    /// let options = EngineOptions::default().observe_steps(|step: &ObservedStep<'_>| {
+    ///     for row in step.rows() {
+    ///         println!("{}: {} of {} tokens kept", row.request(), row.kept(), row.run());
+    ///     }
+    /// });
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn observe_steps(mut self, observer: impl StepObserver + 'static) -> Self {
+        self.observer = Some(Observer(Arc::new(observer)));
         self
     }
 }

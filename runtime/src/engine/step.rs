@@ -35,10 +35,14 @@ impl Core {
             return Ok(Outcome::Idle);
         }
         let now = Instant::now();
-        for active in self.requests.iter_mut().filter(|a| is_planned(&plan, a.id)) {
-            active.clock.start(now);
+        let before = self.books();
+        let published = self.transact(&plan);
+        if let Some(before) = before {
+            self.check_books(&before, published.is_ok())?;
         }
-        let delivered = self.transact(&plan)?;
+        let delivered = published?;
+        self.count_waits(&plan, now);
+        self.show(&plan, &delivered);
         self.deliver(&plan, delivered);
         self.sweep();
         Ok(Outcome::Ran)
@@ -63,20 +67,25 @@ impl Core {
         {
             active.fail(RequestError::does_not_fit(active.tokens.len(), most));
         }
+        self.sweep();
+        plan
+    }
+
+    /// Counts who ran in a published step that began at `now`, and who waited. A step that was discarded ran nobody.
+    fn count_waits(&mut self, plan: &StepPlan, now: Instant) {
         for active in &mut self.requests {
             let deferred = plan
                 .deferred
                 .iter()
                 .find(|deferred| deferred.request == active.id);
             active.overtaken += deferred.map_or(0, |deferred| deferred.overtaken);
-            active.waited = if is_planned(&plan, active.id) {
-                0
+            if is_planned(plan, active.id) {
+                active.waited = 0;
+                active.clock.start(now);
             } else {
-                active.waited + 1
-            };
+                active.waited += 1;
+            }
         }
-        self.sweep();
-        plan
     }
 
     /// Reserve, run, accept, draft, commit. Returning early drops the step, which discards it.
@@ -167,6 +176,7 @@ impl Core {
             request,
             counts,
             told,
+            ..
         } in delivered
         {
             let Some(active) = self.requests.iter_mut().find(|active| active.id == request) else {

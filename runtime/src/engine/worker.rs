@@ -52,6 +52,11 @@ pub(super) fn run(mut core: Core, commands: &Receiver<Command>, totals: &Mutex<S
             .clone_from(&core.totals);
         match outcome {
             Ok(Outcome::Ran | Outcome::Idle) => failures = 0,
+            Err(error @ EngineError::Invariant { .. }) => {
+                tracing::error!(%error, "the engine stops");
+                core.fail_all(&error);
+                return;
+            }
             Err(error) => {
                 failures += 1;
                 tracing::warn!(%error, failures, "a step was discarded");

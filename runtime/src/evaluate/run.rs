@@ -1,10 +1,10 @@
 //! The steps of an evaluation.
 
-use super::{EvaluateOptions, Evaluation, StateTensor};
+use super::{EvaluateOptions, Evaluation};
 use crate::device::Device;
-use crate::engine::EngineError;
 use crate::engine::pack::{self, LogitsOf};
 use crate::engine::pools::{self, PoolExtent};
+use crate::engine::{EngineError, state_tensors};
 use crate::exec::{Decoder, StepInputs, StepOutputs};
 use crate::ids::RequestId;
 use crate::kv::blocks_for;
@@ -38,7 +38,7 @@ pub(super) fn evaluate(
     let mut evaluations = Vec::with_capacity(sequences.len());
     for (row, forced) in found.into_iter().enumerate() {
         let states = if options.states {
-            states(decoder.state(), &composite, row)?
+            state_tensors(decoder.state(), &composite, identity(row))?
         } else {
             Vec::new()
         };
@@ -244,23 +244,6 @@ fn allocate(
         blocks: blocks.max(1),
     };
     pools::allocate(spec, None, extent, device)
-}
-
-fn states(
-    spec: &StateSpec,
-    composite: &Composite,
-    row: usize,
-) -> Result<Vec<StateTensor>, EngineError> {
-    let rows = composite
-        .committed_rows(identity(row))
-        .map_err(|e| EngineError::discarded(&e))?;
-    let tensor = |(fixed, values): (&crate::model::spec::FixedSpec, &[f32])| StateTensor {
-        name: fixed.input.clone(),
-        layer: fixed.layer,
-        shape: fixed.row_shape.clone(),
-        values: values.to_vec(),
-    };
-    Ok(spec.fixed.iter().zip(rows).map(tensor).collect())
 }
 
 fn identity(row: usize) -> RequestId {

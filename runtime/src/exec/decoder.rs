@@ -5,6 +5,7 @@
 
 use super::bound_run::BoundRun;
 use super::buffer_value::BufferValue;
+use super::executor::{Executor, Run};
 use super::session::Session;
 use super::step::{Capture, StepInputs, StepOutputs};
 use super::tensor_value::TensorValue;
@@ -47,10 +48,16 @@ pub(crate) struct Signature {
 /// A graph ready to run.
 #[derive(Debug)]
 pub(crate) struct Decoder {
-    run: BoundRun,
+    executor: Box<dyn Executor>,
     graph: String,
     signature: Signature,
     state: StateSpec,
+}
+
+/// A session with its names resolved and its values made: what runs a graph outside of tests.
+#[derive(Debug)]
+struct Bound {
+    run: BoundRun,
     values: StateValues,
 }
 
@@ -90,12 +97,33 @@ impl Decoder {
             checkpoints: (0..fixed).map(|_| Default::default()).collect(),
         };
         Ok(Self {
-            run,
+            executor: Box::new(Bound { run, values }),
             graph,
             signature,
             state,
-            values,
         })
+    }
+
+    /// A graph that `executor` stands in for.
+    #[cfg(test)]
+    pub(crate) fn with(
+        executor: Box<dyn Executor>,
+        signature: Signature,
+        state: StateSpec,
+    ) -> Self {
+        let graph = "stand-in".to_owned();
+        Self {
+            executor,
+            graph,
+            signature,
+            state,
+        }
+    }
+
+    /// Names and widths.
+    #[cfg(test)]
+    pub(crate) fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     /// The state that the graph keeps between steps.
@@ -113,10 +141,10 @@ impl Decoder {
         self.signature.hidden_size
     }
 
-    /// The session.
+    /// The session, where one runs the graph.
     #[cfg(feature = "cuda")]
-    pub(crate) fn session(&self) -> &Session {
-        self.run.session()
+    pub(crate) fn session(&self) -> Option<&Session> {
+        self.executor.session()
     }
 
     /// Runs one step. `paged` and `fixed` are the buffers of the state, in the order of [`Self::state`]; they are
@@ -145,12 +173,21 @@ impl Decoder {
                 graph: self.graph.clone(),
                 reason,
             })?;
-        let rows = inputs.past.len();
-        self.bind_state(paged, fixed, capture, rows)
-            .and_then(|()| self.run_bound(inputs, capture, outputs, want_hidden))
-            .map_err(|error| RunError::Failed {
+        let run = Run {
+            signature: &self.signature,
+            state: &self.state,
+            inputs,
+            paged,
+            fixed,
+            capture,
+            outputs,
+            want_hidden,
+        };
+        self.executor
+            .execute(run)
+            .map_err(|reason| RunError::Failed {
                 graph: self.graph.clone(),
-                reason: error.to_string(),
+                reason,
             })
     }
 
@@ -175,30 +212,40 @@ impl Decoder {
         }
         Ok(())
     }
+}
 
-    fn bind_state(
-        &mut self,
-        paged: &mut [PagedBuffers],
-        fixed: &mut [FixedBuffers],
-        capture: Capture,
-        rows: usize,
-    ) -> ort::Result<()> {
-        for ((key, value), buffers) in self.values.paged.iter_mut().zip(paged) {
+impl Executor for Bound {
+    fn execute(&mut self, mut run: Run<'_>) -> Result<(), String> {
+        self.bind_state(&mut run)
+            .and_then(|()| self.run_bound(run))
+            .map_err(|error| error.to_string())
+    }
+
+    #[cfg(feature = "cuda")]
+    fn session(&self) -> Option<&Session> {
+        Some(self.run.session())
+    }
+}
+
+impl Bound {
+    fn bind_state(&mut self, run: &mut Run<'_>) -> ort::Result<()> {
+        let rows = run.inputs.past.len();
+        for ((key, value), buffers) in self.values.paged.iter_mut().zip(run.paged.iter_mut()) {
             key.bind(&mut buffers.key)?;
             value.bind(&mut buffers.value)?;
         }
-        for (value, buffers) in self.values.banks.iter_mut().zip(fixed.iter_mut()) {
+        for (value, buffers) in self.values.banks.iter_mut().zip(run.fixed.iter_mut()) {
             value.bind(&mut buffers.bank)?;
         }
-        if capture == Capture::Off {
+        if run.capture == Capture::Off {
             return Ok(());
         }
         for ((value, spec), buffers) in self
             .values
             .checkpoints
             .iter_mut()
-            .zip(&self.state.fixed)
-            .zip(fixed)
+            .zip(&run.state.fixed)
+            .zip(run.fixed.iter_mut())
         {
             if let (Some(checkpoints), Some(staging)) =
                 (&spec.checkpoints, &mut buffers.checkpoints)
@@ -214,20 +261,23 @@ impl Decoder {
         Ok(())
     }
 
-    fn run_bound(
-        &mut self,
-        inputs: &StepInputs,
-        capture: Capture,
-        outputs: &mut StepOutputs,
-        want_hidden: bool,
-    ) -> ort::Result<()> {
+    fn run_bound(&mut self, run: Run<'_>) -> ort::Result<()> {
+        let Run {
+            signature,
+            state,
+            inputs,
+            capture,
+            outputs,
+            want_hidden,
+            ..
+        } = run;
         let (logits, hidden) = (inputs.logits_indices.len(), inputs.input_ids.len());
-        let (vocab, width) = (self.signature.vocab, self.signature.hidden_size);
+        let (vocab, width) = (signature.vocab, signature.hidden_size);
         outputs.logits.resize(logits.saturating_mul(vocab), 0.0);
         let hidden = if want_hidden { hidden } else { 0 };
         outputs.hidden.resize(hidden.saturating_mul(width), 0.0);
 
-        let step = self.step_values(inputs)?;
+        let step = step_values(signature, inputs)?;
         let logits = TensorValue::output(&mut outputs.logits, &[logits, vocab])?;
         let hidden = match want_hidden {
             true => Some(TensorValue::output(&mut outputs.hidden, &[hidden, width])?),
@@ -236,45 +286,48 @@ impl Decoder {
         let mut taken: Vec<&TensorValue<'_>> = step.iter().collect();
         let mut given: Vec<(usize, &TensorValue<'_>)> = vec![(LOGITS, &logits)];
         given.extend(hidden.iter().map(|value| (LOGITS + 1, value)));
-        let first_state = LOGITS + 1 + usize::from(self.signature.hidden.is_some());
+        let first_state = LOGITS + 1 + usize::from(signature.hidden.is_some());
         self.values
             .persistent(first_state, &mut taken, &mut given)?;
         if capture == Capture::On {
             let first = first_state + 2 * self.values.paged.len() + self.values.banks.len();
-            self.values.captured(first, &self.state, &mut given)?;
+            self.values.captured(first, state, &mut given)?;
         }
         self.run.run(&taken, &given)
     }
+}
 
-    /// Values over the step's vectors, in the order of the graph's input names.
-    fn step_values<'a>(&self, inputs: &'a StepInputs) -> ort::Result<Vec<TensorValue<'a>>> {
-        let (tokens, rows) = (inputs.input_ids.len(), inputs.past.len());
-        let value = |input: &StepInput| match input {
-            StepInput::InputIds => TensorValue::input(&inputs.input_ids, &[tokens]),
-            StepInput::PositionIds => TensorValue::input(&inputs.position_ids, &[tokens]),
-            StepInput::CumulativeLengths => {
-                TensorValue::input(&inputs.cumulative, &[rows.saturating_add(1)])
-            }
-            StepInput::PastLengths => TensorValue::input(&inputs.past, &[rows]),
-            StepInput::BlockTable => {
-                TensorValue::input(&inputs.block_table, &[rows, inputs.max_blocks])
-            }
-            StepInput::LogitsIndices => {
-                TensorValue::input(&inputs.logits_indices, &[inputs.logits_indices.len()])
-            }
-            StepInput::ReadRows => TensorValue::input(&inputs.read_rows, &[rows]),
-            StepInput::WriteRows => TensorValue::input(&inputs.write_rows, &[rows]),
-            StepInput::CaptureCounts => TensorValue::input(&inputs.capture_counts, &[rows]),
-            StepInput::HiddenStates => {
-                TensorValue::input(&inputs.hidden_states, &[tokens, self.signature.hidden_size])
-            }
-        };
-        self.signature
-            .inputs
-            .iter()
-            .map(|(input, _)| value(input))
-            .collect()
-    }
+/// Values over the step's vectors, in the order of the graph's input names.
+fn step_values<'a>(
+    signature: &Signature,
+    inputs: &'a StepInputs,
+) -> ort::Result<Vec<TensorValue<'a>>> {
+    let (tokens, rows) = (inputs.input_ids.len(), inputs.past.len());
+    let value = |input: &StepInput| match input {
+        StepInput::InputIds => TensorValue::input(&inputs.input_ids, &[tokens]),
+        StepInput::PositionIds => TensorValue::input(&inputs.position_ids, &[tokens]),
+        StepInput::CumulativeLengths => {
+            TensorValue::input(&inputs.cumulative, &[rows.saturating_add(1)])
+        }
+        StepInput::PastLengths => TensorValue::input(&inputs.past, &[rows]),
+        StepInput::BlockTable => {
+            TensorValue::input(&inputs.block_table, &[rows, inputs.max_blocks])
+        }
+        StepInput::LogitsIndices => {
+            TensorValue::input(&inputs.logits_indices, &[inputs.logits_indices.len()])
+        }
+        StepInput::ReadRows => TensorValue::input(&inputs.read_rows, &[rows]),
+        StepInput::WriteRows => TensorValue::input(&inputs.write_rows, &[rows]),
+        StepInput::CaptureCounts => TensorValue::input(&inputs.capture_counts, &[rows]),
+        StepInput::HiddenStates => {
+            TensorValue::input(&inputs.hidden_states, &[tokens, signature.hidden_size])
+        }
+    };
+    signature
+        .inputs
+        .iter()
+        .map(|(input, _)| value(input))
+        .collect()
 }
 
 impl StateValues {

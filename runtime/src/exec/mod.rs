@@ -4,6 +4,7 @@ mod bound_run;
 mod buffer_value;
 mod decoder;
 mod environment;
+mod executor;
 mod library;
 mod session;
 mod shared_weights;
@@ -16,6 +17,8 @@ pub(crate) use decoder::{Decoder, Signature, StepInput};
 pub(crate) use environment::environment;
 pub use environment::{LibraryInfo, check_library};
 pub(crate) use environment::{Loaded, Wanted, load};
+#[cfg(test)]
+pub(crate) use executor::{Executor, Run};
 pub use library::LibraryError;
 pub(crate) use library::Version;
 pub(crate) use session::{Session, SessionSettings};

@@ -77,4 +77,14 @@ pub(crate) enum KvError {
     /// A table no longer is what the reservation found.
     #[error("the block table of {0} changed while it was reserved")]
     Changed(RequestId),
+    /// The host cannot reach the memory.
+    #[error(
+        "cache of layer {layer} of the manifest, block {block}: no such float32 block in host memory"
+    )]
+    Memory {
+        /// Layer, in manifest order.
+        layer: usize,
+        /// Block.
+        block: usize,
+    },
 }

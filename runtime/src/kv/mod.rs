@@ -17,5 +17,5 @@ mod tests;
 
 pub(crate) use blocks::{BlockId, BlockPool};
 pub(crate) use error::{KvError, KvPoolError};
-pub(crate) use pool::{BlockTable, KvPool};
+pub(crate) use pool::{BlockTable, KeysValues, KvPool};
 pub(crate) use reservation::{KvReservation, KvRow, PagedBinding, blocks_for};

@@ -3,7 +3,7 @@
 use super::blocks::{BlockId, BlockPool};
 use super::error::{KvError, KvPoolError};
 use super::reservation::{KvReservation, KvRow};
-use crate::device::{Device, ElementType};
+use crate::device::{Buffer, Device, ElementType};
 use crate::ids::RequestId;
 use crate::model::spec::{PagedBuffers, PagedSpec};
 use crate::txn::{Permit, Seat};
@@ -26,6 +26,15 @@ pub(crate) struct BlockTable {
     pub(crate) blocks: Vec<BlockId>,
     /// Positions below are valid.
     pub(crate) committed: usize,
+}
+
+/// What one layer of the cache holds of a request, copied out: `[committed, kv_heads, head_dim]` each.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct KeysValues {
+    /// Row-major.
+    pub(crate) keys: Vec<f32>,
+    /// Row-major.
+    pub(crate) values: Vec<f32>,
 }
 
 impl KvPool {
@@ -91,6 +100,40 @@ impl KvPool {
     /// The table of a resident request.
     pub(crate) fn table(&self, request: RequestId) -> Option<&BlockTable> {
         self.tables.get(&request)
+    }
+
+    /// The committed positions of a resident request, per layer in manifest order.
+    ///
+    /// # Errors
+    /// Requests without a table, and memory that the host cannot read.
+    pub(crate) fn committed_rows(&self, request: RequestId) -> Result<Vec<KeysValues>, KvError> {
+        let table = self.table(request).ok_or(KvError::Unknown(request))?;
+        let layers = self.buffers.iter().enumerate();
+        layers
+            .map(|(layer, buffers)| {
+                let keys = self.positions(table, layer, &buffers.key)?;
+                let values = self.positions(table, layer, &buffers.value)?;
+                Ok(KeysValues { keys, values })
+            })
+            .collect()
+    }
+
+    fn positions(
+        &self,
+        table: &BlockTable,
+        layer: usize,
+        buffer: &Buffer,
+    ) -> Result<Vec<f32>, KvError> {
+        let position = buffer.row_elements() / self.block_size;
+        let mut found = Vec::with_capacity(table.committed * position);
+        for block in &table.blocks {
+            let block = block.index();
+            let values = buffer.row_f32(block);
+            let values = values.map_err(|_| KvError::Memory { layer, block })?;
+            let left = table.committed * position - found.len();
+            found.extend(values.iter().take(left));
+        }
+        Ok(found)
     }
 
     /// All tables, in no particular order.

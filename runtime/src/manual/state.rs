@@ -73,7 +73,9 @@
 //!
 //! # Invariants
 //!
-//! Checked by `state::audit` over a snapshot, between steps and during one.
+//! Checked by `state::audit` over a snapshot, between steps and during one: in tests, in builds with debug assertions, and
+//! wherever [`EngineOptions::audit`](crate::EngineOptions::audit) or `PAWL_AUDIT` asks for it. An engine that finds one
+//! broken fails its requests and stops.
 //!
 //! * **I1** Slots add up: free, reserved and committed ones are all of them, and no more requests are resident than fit.
 //! * **I2** A request owns at most one slot. A free slot keeps nothing of a request. The zero row reads zero.
@@ -104,7 +106,8 @@
 //!
 //! * One thread owns the composite; a live step borrows it, so there is never a second one.
 //! * Operators write the rows, checkpoints and positions they are told to, and nothing else. A row's result does not
-//!   depend on its neighbours.
+//!   depend on its neighbours, and a token's in a row of up to 16 tokens not on those that run with it, down to the bits
+//!   where the platform's matrix products keep to that: what verifies drafts computes what decoding computes.
 //! * The host can read and write the tensors. Elsewhere, preparing runs small graphs on the device instead.
 //! * The planner admits a request only when the blocks of all residents at their ceilings fit the cache, so growing
 //!   tables does not fail; if it did, the step would not be reserved and nothing would change.

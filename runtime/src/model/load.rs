@@ -387,12 +387,15 @@ fn device(
     let Provider::Cuda { device_id } = provider else {
         return Ok(Arc::new(HostDevice));
     };
-    let device =
-        crate::device::CudaDevice::new(decoder.session().inner(), &loaded.environment, device_id);
-    let device = device.map_err(|error| LoadError::Provider {
+    let refused = |reason: String| LoadError::Provider {
         provider: provider.to_string(),
-        reason: error.to_string(),
-    })?;
+        reason,
+    };
+    let session = decoder
+        .session()
+        .ok_or_else(|| refused("the graph has no session".to_owned()))?;
+    let device = crate::device::CudaDevice::new(session.inner(), &loaded.environment, device_id);
+    let device = device.map_err(|error| refused(error.to_string()))?;
     Ok(Arc::new(device))
 }
 

@@ -8,6 +8,43 @@ use crate::model::spec::{FixedBuffers, PagedBuffers};
 use crate::model::test_toy::{CONFIG, ROW, folder, graph};
 use crate::model::{VerifyOptions, verify};
 use std::fs;
+use std::sync::LazyLock;
+
+impl Model {
+    /// A model whose graphs are stood in for, with room for `slots` requests in `blocks` blocks of the cache. What else a
+    /// folder says is the toy model's.
+    pub(crate) fn stand_in(
+        decoder: Decoder,
+        head: Option<Decoder>,
+        slots: usize,
+        blocks: usize,
+    ) -> Self {
+        static SOURCE: LazyLock<Source> = LazyLock::new(|| Source::read(folder().path()).unwrap());
+        let mut config = SOURCE.config.clone();
+        config.model.vocab_size = u32::try_from(decoder.vocab()).unwrap();
+        let block_size = decoder.state().paged.as_ref().unwrap().block_size;
+        let limits = Limits {
+            slots,
+            checkpoint_rows: slots,
+            scheduled_tokens: 64,
+            sequence: blocks * block_size,
+            kv_blocks: blocks,
+            block_size,
+            logits_rows: slots * 8,
+        };
+        let plan = MemoryPlan::new(&config, &SOURCE.contract, &limits, &[]).unwrap();
+        Self {
+            folder: SOURCE.folder.clone(),
+            info: ModelInfo::new(&SOURCE, Provider::Cpu, &limits),
+            device: Arc::new(HostDevice),
+            config,
+            decoder,
+            head,
+            limits,
+            plan,
+        }
+    }
+}
 
 fn load_toy(folder: &Path) -> Result<Model, LoadError> {
     Model::load(folder, &LoadOptions::new().threads(1))

@@ -143,6 +143,7 @@ impl Audit {
         self.same_tokens("fixed state", &committed, &snapshot.residents);
     }
 
+    /// Linear in the blocks, as it may run after every step.
     fn blocks(&mut self, name: &str, paged: &PagedSnapshot) {
         let mut uses = vec![0u32; paged.references.len()];
         let tables = paged.tables.iter().flat_map(|(_, table)| &table.blocks);
@@ -153,12 +154,17 @@ impl Audit {
                 None => self.require(Invariant::I5, false, || format!("{name}: no {block:?}")),
             }
         }
-        for (index, (uses, counted)) in uses.iter().zip(&paged.references).enumerate() {
-            let free = paged
-                .free
-                .iter()
-                .filter(|block| block.index() == index)
-                .count();
+        let mut free = vec![0usize; paged.references.len()];
+        for block in &paged.free {
+            match free.get_mut(block.index()) {
+                Some(free) => *free += 1,
+                None => self.require(Invariant::I5, false, || {
+                    format!("{name}: no free {block:?}")
+                }),
+            }
+        }
+        let blocks = uses.iter().zip(free).zip(&paged.references).enumerate();
+        for (index, ((uses, free), counted)) in blocks {
             self.require(Invariant::I5, uses == counted, || {
                 format!("{name}: block {index} is used {uses} times and counted {counted} times")
             });

@@ -1,10 +1,11 @@
 //! Everything that resident requests keep between steps, reachable through one transaction only.
 
 use super::error::StepError;
+use super::faults::Faults;
 use super::participant::{Permit, Seat};
 use super::step::{Reserved, Row, Step};
 use crate::ids::RequestId;
-use crate::kv::{BlockId, KvError, KvPool, KvReservation, KvRow};
+use crate::kv::{BlockId, KeysValues, KvError, KvPool, KvReservation, KvRow};
 use crate::state::{FixedRow, SlotHandle, StatePool, StateReservation};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -80,6 +81,7 @@ pub(super) struct Standing {
     pub(super) capacity: usize,
     pub(super) residents: HashMap<RequestId, Resident>,
     pub(super) health: Health,
+    pub(super) faults: Faults,
 }
 
 impl Composite {
@@ -99,6 +101,7 @@ impl Composite {
             capacity,
             residents,
             health: Health::Sound,
+            faults: Faults::default(),
         };
         Self {
             state,
@@ -167,6 +170,30 @@ impl Composite {
         }
     }
 
+    /// What the cache holds of a resident request's committed positions, per layer. Empty without a paged cache.
+    ///
+    /// # Errors
+    /// Requests that are not resident, and memory the host cannot read.
+    pub(crate) fn committed_cache(&self, request: RequestId) -> Result<Vec<KeysValues>, StepError> {
+        match &self.kv {
+            Some(kv) => Ok(kv.committed_rows(request)?),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Lets calls of later steps fail as `faults` says.
+    #[cfg(test)]
+    pub(crate) fn set_faults(&mut self, faults: Faults) {
+        self.standing.faults = faults;
+    }
+
+    /// As [`Self::committed_cache`], of the draft head.
+    #[cfg(test)]
+    pub(crate) fn committed_head(&self, request: RequestId) -> Vec<KeysValues> {
+        let head = self.head.as_ref();
+        head.map_or_else(Vec::new, |head| head.committed_rows(request).unwrap())
+    }
+
     /// Starts a step. Rows are in batch order. Dropping the step at any phase before publishing undoes it.
     ///
     /// # Errors
@@ -177,10 +204,15 @@ impl Composite {
             .iter()
             .map(|row| Row::new(row, self.tokens(row.request)))
             .collect();
+        let faults = &self.standing.faults;
+        faults.call("reserve cache")?;
         let kv = reserve_kv(self.kv.as_mut(), rows, |row| row.tokens)?;
+        faults.call("reserve head")?;
         let head =
             reserve_kv(self.head.as_mut(), rows, |row| row.head_tokens).map_err(StepError::Head)?;
+        faults.call("reserve state")?;
         let state = reserve_state(self.state.as_mut(), &self.standing.residents, rows)?;
+        faults.call("reserve")?;
         self.standing
             .residents
             .reserve(rows.iter().filter(|row| row.new).count());

@@ -93,6 +93,10 @@ pub(crate) enum StepError {
     /// A participant broke off while a step was published: its state no longer agrees with the others'.
     #[error("an earlier step was published in part; the engine must be restarted")]
     Torn,
+    /// A call that a test let fail.
+    #[cfg(test)]
+    #[error("{0} failed on purpose")]
+    Fault(&'static str),
 }
 
 impl StepError {

@@ -22,16 +22,19 @@
 
 mod composite;
 mod error;
+mod faults;
 mod outcome;
 mod participant;
 mod snapshot;
 mod step;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod transfer;
 
 pub(crate) use composite::{Composite, Health, StepRow};
 pub(crate) use error::StepError;
+#[cfg(test)]
+pub(crate) use faults::Faults;
 pub(crate) use outcome::{RowOutcome, StepOutcome};
 pub(crate) use participant::{Participant, ParticipantError, Permit, Seat};
 pub(crate) use snapshot::{FixedSnapshot, PagedSnapshot, Snapshot};

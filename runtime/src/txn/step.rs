@@ -213,7 +213,9 @@ impl<'a> Step<'a, Reserved> {
                 rows: self.rows.len(),
             });
         }
+        let faults = self.standing.faults.clone();
         for (index, (row, keep)) in self.rows.iter_mut().zip(kept).enumerate() {
+            faults.call("accept row")?;
             let &mut Row {
                 request,
                 tokens,
@@ -245,6 +247,7 @@ impl<'a> Step<'a, Reserved> {
                 None => {}
             }
         }
+        faults.call("accept")?;
         Ok(self.become_phase())
     }
 
@@ -260,7 +263,9 @@ impl<'a> Step<'a, Accepted> {
     /// # Errors
     /// The first refusal. The step is discarded.
     pub(crate) fn validate(self) -> Result<Step<'a, Validated>, StepError> {
+        let faults = &self.standing.faults;
         for participant in self.participants() {
+            faults.call("validate participant")?;
             participant
                 .validate()
                 .map_err(|source| StepError::Validate {
@@ -268,6 +273,7 @@ impl<'a> Step<'a, Accepted> {
                     source,
                 })?;
         }
+        faults.call("validate")?;
         Ok(self.become_phase())
     }
 }
@@ -278,13 +284,16 @@ impl<'a> Step<'a, Validated> {
     /// # Errors
     /// The first failure. The step is discarded.
     pub(crate) fn prepare(mut self) -> Result<Step<'a, Prepared>, StepError> {
+        let faults = self.standing.faults.clone();
         for participant in self.participants_mut() {
+            faults.call("prepare participant")?;
             let name = participant.name();
             participant.prepare().map_err(|source| StepError::Prepare {
                 participant: name,
                 source,
             })?;
         }
+        faults.call("prepare")?;
         Ok(self.become_phase())
     }
 }

@@ -1,7 +1,7 @@
 //! The composite transaction against a naive model, and every way out of a step.
 
 mod audit;
-mod fixture;
+pub(crate) mod fixture;
 mod guests;
 mod phases;
 mod scripts;

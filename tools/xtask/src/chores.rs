@@ -76,7 +76,7 @@ pub(crate) fn test(root: &Path) -> Result<(), ChoreError> {
 }
 
 /// Where cargo puts what it builds: `CARGO_TARGET_DIR` and configuration files move it.
-fn target_folder(root: &Path) -> Result<PathBuf, ChoreError> {
+pub(crate) fn target_folder(root: &Path) -> Result<PathBuf, ChoreError> {
     let metadata = deps::metadata(root)?;
     let folder = metadata
         .get("target_directory")

@@ -4,6 +4,7 @@
 mod chores;
 mod deps;
 mod examples;
+mod mistakes;
 mod setup;
 mod size;
 mod source;
@@ -19,7 +20,7 @@ struct Args {
     chore: Chore,
 }
 
-#[derive(Clone, Copy, Subcommand)]
+#[derive(Clone, Subcommand)]
 enum Chore {
     /// Fetches the pinned ONNX Runtime library with pip and unpacks it under .ort/.
     Setup,
@@ -35,6 +36,14 @@ enum Chore {
     Examples,
     /// Checks the size budget of source files.
     Size,
+    /// Makes deliberate mistakes in a copy of the tree, one at a time: a test must fail for each. Takes a build per mistake.
+    Mistakes {
+        /// Prints the mistakes and their tests instead.
+        #[arg(long)]
+        list: bool,
+        /// Which ones; all where none are named.
+        names: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -48,6 +57,11 @@ fn main() -> ExitCode {
         Chore::Deps => deps::check(&root),
         Chore::Examples => examples::check(&root),
         Chore::Size => size::check(&root),
+        Chore::Mistakes { list: true, .. } => {
+            mistakes::list();
+            Ok(())
+        }
+        Chore::Mistakes { names, .. } => mistakes::run(&root, &names),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

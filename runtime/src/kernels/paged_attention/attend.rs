@@ -19,7 +19,7 @@ use super::plan::Extents;
 /// Most positions whose scores are computed together.
 const POSITIONS: usize = 32;
 
-/// Query vectors from which on transposing the keys pays.
+/// Query vectors of a long row from which on transposing the keys pays.
 const MANY: usize = 16;
 
 /// Tokens of one row that go through some positions together, for some key heads.
@@ -33,6 +33,9 @@ pub(super) struct Item {
     pub(super) heads: (usize, usize),
     /// First position, and one past the last.
     pub(super) positions: (usize, usize),
+    /// Whether each query vector is scored by itself however many there are, so that a token's bits do not depend on
+    /// those that run with it.
+    pub(super) alone: bool,
     /// Where the result goes, when it is one of several parts.
     pub(super) partial: Option<usize>,
 }
@@ -155,6 +158,8 @@ fn attend_body<I: Isa>(
             let from = (head * tokens + first) * group * dim;
             // SAFETY: queries were written in the first half of the step and are only read now.
             let queries = unsafe { queries.part(from, vectors * dim) };
+            let together = !item.alone && vectors >= MANY;
+            let turned = together.then_some(&mut *turned);
             score(isa, step, (run, head), (queries, turned), scores);
             let of = (head - item.heads.0) * vectors;
             let mut softmax = Softmax {
@@ -173,13 +178,14 @@ fn attend_body<I: Isa>(
     }
 }
 
-/// Scores of all vectors of a head against a run, rows of [`POSITIONS`].
+/// Scores of all vectors of a head against a run, rows of [`POSITIONS`]: together where there is memory for the
+/// transposed keys.
 #[inline(always)]
 fn score<I: Isa>(
     isa: I,
     step: &Step<'_>,
     (run, head): (Run, usize),
-    (queries, turned): (&[f32], &mut [f32]),
+    (queries, turned): (&[f32], Option<&mut [f32]>),
     scores: &mut [f32],
 ) {
     let (dim, row) = (step.extents.dim, step.extents.cached());
@@ -189,16 +195,15 @@ fn score<I: Isa>(
         step.keys
             .part(run.slot * row + head * dim, (run.len - 1) * row + dim)
     };
-    if vectors < MANY {
-        for (query, scores) in queries
-            .chunks_exact(dim)
-            .zip(scores.chunks_exact_mut(POSITIONS))
-        {
-            score_one(isa, query, (keys, row), &mut scores[..run.len]);
-        }
-        return;
-    }
-    transpose(step.level, (run.len, dim), (keys, row), (turned, POSITIONS));
+    let Some(turned) = turned else {
+        return score_alone(isa, (queries, dim), (keys, row), (scores, run.len));
+    };
+    transpose(
+        step.level,
+        (run.len, dim),
+        (keys, row),
+        (&mut *turned, POSITIONS),
+    );
     multiply(
         step.level,
         Product {
@@ -223,41 +228,95 @@ fn score<I: Isa>(
     );
 }
 
-/// Scores of one vector, against four keys at a time.
+/// Scores of each vector by itself against `len` keys: every one is the same chain of operations, so its bits depend on its
+/// vector and its key alone, however many of either there are.
 #[inline(always)]
-fn score_one<I: Isa>(isa: I, query: &[f32], (keys, row): (&[f32], usize), scores: &mut [f32]) {
-    let dim = query.len();
-    let (fours, rest) = scores.as_chunks_mut::<4>();
-    for (at, four) in fours.iter_mut().enumerate() {
-        let keys: [&[f32]; 4] = std::array::from_fn(|key| &keys[(4 * at + key) * row..][..dim]);
-        *four = isa.sums(inner_products(isa, query, keys));
-    }
-    let first = 4 * fours.len();
-    for (at, score) in rest.iter_mut().enumerate() {
-        let [sum] = inner_products(isa, query, [&keys[(first + at) * row..][..dim]]);
-        *score = isa.sum(sum);
+fn score_alone<I: Isa>(
+    isa: I,
+    (queries, dim): (&[f32], usize),
+    (keys, row): (&[f32], usize),
+    (scores, len): (&mut [f32], usize),
+) {
+    let (scores, _) = scores.as_chunks_mut::<POSITIONS>();
+    assert!(len > 0 && (len - 1) * row + dim <= keys.len());
+    assert!(scores.len() * dim <= queries.len());
+    let products = Products { isa, dim };
+    let vector = |vector: usize| queries.as_ptr().wrapping_add(vector * dim);
+    for four in 0..len.div_ceil(4) {
+        // The last key stands in for missing ones: four sums are added up in another order than one. Scores of positions
+        // that do not exist are never looked at.
+        let keys = std::array::from_fn(|key| {
+            let key = (4 * four + key).min(len - 1);
+            keys.as_ptr().wrapping_add(key * row)
+        });
+        let mut at = 0;
+        while I::WIDE && at + 4 <= scores.len() {
+            let vectors = std::array::from_fn(|n| vector(at + n));
+            products.put::<4>(vectors, keys, (&mut scores[at..], four));
+            at += 4;
+        }
+        while at + 2 <= scores.len() {
+            let vectors = std::array::from_fn(|n| vector(at + n));
+            products.put::<2>(vectors, keys, (&mut scores[at..], four));
+            at += 2;
+        }
+        if at < scores.len() {
+            products.put::<1>([vector(at)], keys, (&mut scores[at..], four));
+        }
     }
 }
 
-/// Unsummed inner products of one vector with some others.
-#[inline(always)]
-fn inner_products<I: Isa, const N: usize>(
+/// Inner products of vectors of `dim` floats, whose ranges [`score_alone`] checked.
+#[derive(Clone, Copy)]
+struct Products<I> {
     isa: I,
-    one: &[f32],
-    others: [&[f32]; N],
-) -> [I::Vector; N] {
-    let mut even = [isa.splat(0.0); N];
-    let mut odd = [isa.splat(0.0); N];
-    for (at, pair) in one.chunks(2 * I::LANES).enumerate() {
-        let (start, middle) = (2 * at * I::LANES, I::LANES.min(pair.len()));
-        let (a, b) = (isa.get(&pair[..middle]), isa.get(&pair[middle..]));
+    dim: usize,
+}
+
+impl<I: Isa> Products<I> {
+    /// Puts the products of `N` vectors with four others into the columns `4 * four` and following of their scores.
+    #[inline(always)]
+    fn put<const N: usize>(
+        self,
+        vectors: [*const f32; N],
+        others: [*const f32; 4],
+        (scores, four): (&mut [[f32; POSITIONS]], usize),
+    ) {
+        let isa = self.isa;
+        let mut sums = [[isa.splat(0.0); 4]; N];
+        let whole = self.dim - self.dim % I::LANES;
+        let mut at = 0;
+        while at < whole {
+            let mut keys = [isa.splat(0.0); 4];
+            for k in 0..4 {
+                // SAFETY: `dim` floats of every vector can be read.
+                keys[k] = unsafe { isa.load(others[k].wrapping_add(at)) };
+            }
+            for n in 0..N {
+                // SAFETY: as above.
+                let vector = unsafe { isa.load(vectors[n].wrapping_add(at)) };
+                for k in 0..4 {
+                    sums[n][k] = isa.mul_add(vector, keys[k], sums[n][k]);
+                }
+            }
+            at += I::LANES;
+        }
+        if whole < self.dim {
+            let rest = self.dim - whole;
+            for n in 0..N {
+                // SAFETY: as above; these are the last ones.
+                let vector = unsafe { isa.load_part(vectors[n].wrapping_add(at), rest) };
+                for k in 0..4 {
+                    // SAFETY: as above.
+                    let key = unsafe { isa.load_part(others[k].wrapping_add(at), rest) };
+                    sums[n][k] = isa.mul_add(vector, key, sums[n][k]);
+                }
+            }
+        }
         for n in 0..N {
-            let other = &others[n][start..start + pair.len()];
-            even[n] = isa.mul_add(a, isa.get(&other[..middle]), even[n]);
-            odd[n] = isa.mul_add(b, isa.get(&other[middle..]), odd[n]);
+            scores[n].as_chunks_mut::<4>().0[four] = isa.sums(sums[n]);
         }
     }
-    std::array::from_fn(|n| isa.add(even[n], odd[n]))
 }
 
 /// Running softmax of the query vectors of one head.
@@ -421,6 +480,7 @@ fn merge_body<I: Isa>(isa: I, step: &Step<'_>, partials: Cells<'_>, merge: Merge
         tokens,
         heads,
         positions: (0, 0),
+        alone: true,
         partial: None,
     };
     finish(step, item, &joined);

@@ -19,10 +19,11 @@ use super::project::{Norm, Rotation, project};
 const VECTORS: usize = 64;
 
 /// Longest row that goes through the cache all heads at once, position by position as the cache lies
-/// in memory, cut into parts that different threads can take.
+/// in memory, cut into parts that different threads can take. A token of such a row has the same bits
+/// however many tokens run with it: what verifies drafts computes exactly what decoding computes.
 const SHORT: usize = 16;
 
-/// Positions of a part of a short row, per two tokens.
+/// Positions of a part of a short row. The cuts lie at the same positions whatever the row's length.
 const PART: usize = 128;
 
 /// One step over a packed batch. Every tensor has the shape that `extents` and `batch` imply.
@@ -91,8 +92,7 @@ impl Scratch {
     fn plan_short(&mut self, step: &Step<'_>, row: usize, partials: &mut usize) {
         let tokens = step.batch.range(row).len();
         let end = step.plan.past(row) + tokens;
-        let part = PART * tokens.div_ceil(2);
-        let parts = end.div_ceil(part);
+        let parts = end.div_ceil(PART);
         let size = Partials::size(step.extents, tokens);
         if parts > 1 {
             self.merges.push(Merge {
@@ -101,10 +101,10 @@ impl Scratch {
                 parts,
             });
         }
-        for start in (0..end).step_by(part) {
+        for start in (0..end).step_by(PART) {
             let partial = (parts > 1).then_some(*partials);
             *partials += if parts > 1 { size } else { 0 };
-            let positions = (start, end.min(start + part));
+            let positions = (start, end.min(start + PART));
             let heads = (0, step.extents.kv_heads);
             self.items.push(Item {
                 row,
@@ -112,6 +112,7 @@ impl Scratch {
                 tokens,
                 heads,
                 positions,
+                alone: true,
                 partial,
             });
         }
@@ -131,6 +132,7 @@ impl Scratch {
                     tokens,
                     heads,
                     positions,
+                    alone: false,
                     partial: None,
                 });
             }

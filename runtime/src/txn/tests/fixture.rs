@@ -4,7 +4,9 @@ use crate::device::HostDevice;
 use crate::exec::StepInputs;
 use crate::ids::RequestId;
 use crate::kv::KvPool;
-use crate::model::spec::{CheckpointSpec, FixedSpec, PagedNames, PagedSpec, StateSpec};
+use crate::model::spec::{
+    CheckpointSpec, FixedBuffers, FixedSpec, PagedBuffers, PagedNames, PagedSpec, StateSpec,
+};
 use crate::state::{StatePool, audit::audit};
 use crate::txn::{Composite, Keep, Reserved, Step};
 use genai_config_schema::{CheckpointAlignment, CheckpointForm, StateOperator};
@@ -12,21 +14,21 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 /// Geometry: Dk != Dv, Hv = 2 Hk, kernel 4.
-pub(super) const CHANNELS: usize = 3;
-pub(super) const HISTORY: usize = 3;
-pub(super) const VALUE_HEADS: usize = 4;
-pub(super) const KEY_HEADS: usize = 2;
-pub(super) const VALUE_DIM: usize = 3;
-pub(super) const KEY_DIM: usize = 2;
-pub(super) const BLOCK: usize = 4;
+pub(crate) const CHANNELS: usize = 3;
+pub(crate) const HISTORY: usize = 3;
+pub(crate) const VALUE_HEADS: usize = 4;
+pub(crate) const KEY_HEADS: usize = 2;
+pub(crate) const VALUE_DIM: usize = 3;
+pub(crate) const KEY_DIM: usize = 2;
+pub(crate) const BLOCK: usize = 4;
 
-pub(super) fn id(number: u64) -> RequestId {
+pub(crate) fn id(number: u64) -> RequestId {
     RequestId(number)
 }
 
 /// How the checkpoints of the test model look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     Absent,
     State(usize),
     Update(usize),
@@ -58,7 +60,7 @@ fn checkpoints(form: Form, width: usize, row: usize, right: bool) -> Option<Chec
     }
 }
 
-pub(super) fn state_spec(form: Form) -> StateSpec {
+pub(crate) fn state_spec(form: Form) -> StateSpec {
     let tensor = |operator, name: &str, row_shape: Vec<usize>, key_heads, checkpoints| FixedSpec {
         layer: 0,
         operator,
@@ -93,7 +95,7 @@ pub(super) fn state_spec(form: Form) -> StateSpec {
     }
 }
 
-pub(super) fn paged_spec() -> PagedSpec {
+pub(crate) fn paged_spec() -> PagedSpec {
     let names = PagedNames {
         layer: 1,
         key_input: "key".to_owned(),
@@ -109,7 +111,7 @@ pub(super) fn paged_spec() -> PagedSpec {
     }
 }
 
-pub(super) fn composite(form: Form, slots: usize, blocks: usize, head: bool) -> Composite {
+pub(crate) fn composite(form: Form, slots: usize, blocks: usize, head: bool) -> Composite {
     let device = HostDevice;
     let state = StatePool::new(&state_spec(form), slots, slots + 2, &device).unwrap();
     let kv = KvPool::new(&paged_spec(), blocks, &device).unwrap();
@@ -117,15 +119,15 @@ pub(super) fn composite(form: Form, slots: usize, blocks: usize, head: bool) -> 
     Composite::new(slots, Some(state), Some(kv), head)
 }
 
-pub(super) fn assert_sound(composite: &Composite) {
+pub(crate) fn assert_sound(composite: &Composite) {
     assert_eq!(audit(&composite.snapshot()), Vec::new());
 }
 
 /// What the naive model keeps of a request: every token, in full.
-pub(super) type History = Vec<u32>;
+pub(crate) type History = Vec<u32>;
 
 /// The fixed state after `tokens`, computed token by token: convolution row, recurrent row.
-pub(super) fn sequential(tokens: &[u32]) -> (Vec<f32>, Vec<f32>) {
+pub(crate) fn sequential(tokens: &[u32]) -> (Vec<f32>, Vec<f32>) {
     let mut conv = vec![0.0; CHANNELS * HISTORY];
     let mut delta = vec![0.0; VALUE_HEADS * VALUE_DIM * KEY_DIM];
     for token in tokens {
@@ -135,7 +137,7 @@ pub(super) fn sequential(tokens: &[u32]) -> (Vec<f32>, Vec<f32>) {
 }
 
 /// One token of the test model's operators. Returns its two transitions.
-pub(super) fn advance(conv: &mut [f32], delta: &mut [f32], token: u32) -> (Vec<f32>, Vec<f32>) {
+pub(crate) fn advance(conv: &mut [f32], delta: &mut [f32], token: u32) -> (Vec<f32>, Vec<f32>) {
     let values: Vec<f32> = (0..CHANNELS).map(|c| noise(token, c)).collect();
     for c in 0..CHANNELS {
         for p in 0..HISTORY {
@@ -174,7 +176,7 @@ pub(super) fn advance(conv: &mut [f32], delta: &mut [f32], token: u32) -> (Vec<f
 }
 
 /// A value in (-1, 1) that depends on token and index only.
-pub(super) fn noise(token: u32, index: usize) -> f32 {
+pub(crate) fn noise(token: u32, index: usize) -> f32 {
     let mixed =
         (u64::from(token) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (index as u64 + 7) << 17;
     let mixed = mixed.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 40;
@@ -183,36 +185,40 @@ pub(super) fn noise(token: u32, index: usize) -> f32 {
 
 /// Runs the test model over a reserved step: reads `read_rows`, writes `write_rows`, checkpoints and cache positions.
 /// Returns every row's history as read back from the cache, the new tokens included.
-pub(super) fn run(step: &mut Step<'_, Reserved>, form: Form, tokens: &[Vec<u32>]) -> Vec<History> {
+pub(crate) fn run(step: &mut Step<'_, Reserved>, form: Form, tokens: &[Vec<u32>]) -> Vec<History> {
     let mut inputs = StepInputs::default();
     step.fill(&mut inputs);
     let mut histories = Vec::new();
     for (row, tokens) in tokens.iter().enumerate() {
-        run_fixed(step, form, &inputs, row, tokens);
-        histories.push(run_paged(step, &inputs, row, tokens));
+        let buffers = step.buffers();
+        run_fixed(buffers.fixed, form, &inputs, row, tokens);
+        histories.push(run_paged(buffers.paged, &inputs, row, tokens));
     }
     histories
 }
 
-fn run_fixed(
-    step: &mut Step<'_, Reserved>,
+/// The fixed-state operators over one row. Returns the two state rows after each token.
+pub(crate) fn run_fixed(
+    fixed: &mut [FixedBuffers],
     form: Form,
     inputs: &StepInputs,
     row: usize,
     tokens: &[u32],
-) {
+) -> Vec<[Vec<f32>; 2]> {
     let rows = inputs.past.len();
     let captured = usize::try_from(inputs.capture_counts[row]).unwrap();
     let read = usize::try_from(inputs.read_rows[row]).unwrap();
     let write = usize::try_from(inputs.write_rows[row]).unwrap();
     assert_ne!(read, write, "a row is written elsewhere than it is read");
-    let [conv, delta] = step.buffers().fixed else {
+    let [conv, delta] = fixed else {
         panic!("two tensors")
     };
     let mut conv_row = conv.bank.row_f32(read).unwrap().to_vec();
     let mut delta_row = delta.bank.row_f32(read).unwrap().to_vec();
+    let mut states = Vec::with_capacity(tokens.len());
     for (t, token) in tokens.iter().enumerate() {
         let (value, transition) = advance(&mut conv_row, &mut delta_row, *token);
+        states.push([conv_row.clone(), delta_row.clone()]);
         if t >= captured {
             continue;
         }
@@ -234,10 +240,12 @@ fn run_fixed(
     }
     conv.bank.write_row_f32(write, &conv_row).unwrap();
     delta.bank.write_row_f32(write, &delta_row).unwrap();
+    states
 }
 
-fn run_paged(
-    step: &mut Step<'_, Reserved>,
+/// A paged layer over one row: keys are tokens. Returns the history that the row reads, its own tokens included.
+pub(crate) fn run_paged(
+    paged: &mut [PagedBuffers],
     inputs: &StepInputs,
     row: usize,
     tokens: &[u32],
@@ -248,9 +256,7 @@ fn run_paged(
         let block = usize::try_from(table[position / BLOCK]).expect("a mapped block");
         block * BLOCK + position % BLOCK
     };
-    let [paged] = step.buffers().paged else {
-        panic!("one layer")
-    };
+    let [paged] = paged else { panic!("one layer") };
     let key = paged.key.as_f32_mut().unwrap();
     for (t, token) in tokens.iter().enumerate() {
         key[slot(past + t)] = *token as f32;
@@ -260,14 +266,14 @@ fn run_paged(
         .collect()
 }
 
-pub(super) fn keep(tokens: usize) -> Keep {
+pub(crate) fn keep(tokens: usize) -> Keep {
     Keep {
         tokens: NonZeroUsize::new(tokens).unwrap(),
         head_tokens: 0,
     }
 }
 
-pub(super) fn bits_of(values: &[f32]) -> Vec<u32> {
+pub(crate) fn bits_of(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
@@ -282,7 +288,7 @@ fn number(value: f32) -> u32 {
 }
 
 /// Every byte of committed fixed state, by request.
-pub(super) fn bits(composite: &Composite) -> BTreeMap<RequestId, Vec<Vec<u32>>> {
+pub(crate) fn bits(composite: &Composite) -> BTreeMap<RequestId, Vec<Vec<u32>>> {
     let rows = |request| {
         composite
             .committed_rows(request)
@@ -299,7 +305,7 @@ pub(super) fn bits(composite: &Composite) -> BTreeMap<RequestId, Vec<Vec<u32>>> 
 
 /// Compares committed fixed state with the naive model: convolution bit for bit, recurrence to 1e-6, because replay may
 /// fuse products and sums where the model rounds twice.
-pub(super) fn assert_rows(rows: &[&[f32]], tokens: &[u32]) {
+pub(crate) fn assert_rows(rows: &[&[f32]], tokens: &[u32]) {
     let (conv, delta) = sequential(tokens);
     let [found_conv, found_delta] = rows else {
         panic!("two tensors")

@@ -5,7 +5,9 @@ use crate::exec::Capture;
 use crate::kv::KvError;
 use crate::state::audit::audit;
 use crate::state::{Bank, SelectError, Slot, StateError};
-use crate::txn::{Composite, Health, Keep, Prepared, Step, StepError, StepOutcome, StepRow};
+use crate::txn::{
+    Composite, Health, Keep, Permit, Prepared, Step, StepError, StepOutcome, StepRow,
+};
 
 const UPDATE: Form = Form::Update(8);
 
@@ -207,6 +209,11 @@ fn a_released_slot_reads_zero_and_its_handle_is_stale() {
         pool.committed_rows(id(2), old),
         Err(StateError::Stale(id(2)))
     );
+    // Released a second time, it takes nothing from the one who has the slot now.
+    let pool = composite.state.as_mut().unwrap();
+    pool.release(old, &Permit::new());
+    assert_sound(&composite);
+    assert_rows(&composite.committed_rows(id(2)).unwrap(), &[8]);
 }
 
 #[test]

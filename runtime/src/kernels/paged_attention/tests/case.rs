@@ -202,11 +202,16 @@ impl Case {
     }
 
     pub(super) fn only(&self, row: usize) -> Self {
-        let (start, len) = (self.start(row), self.lengths[row]);
+        self.part(row, 0..self.lengths[row])
+    }
+
+    /// Some tokens of one row; those before them are in the cache.
+    pub(super) fn part(&self, row: usize, tokens: std::ops::Range<usize>) -> Self {
+        let (start, len) = (self.start(row) + tokens.start, tokens.len());
         let cut = |of: &[f32], width: usize| of[start * width..(start + len) * width].to_vec();
         let mut alone = self.clone();
         alone.lengths = vec![len];
-        alone.past = vec![self.past[row]];
+        alone.past = vec![self.past[row] + tokens.start as i32];
         alone.table = self.table[row * self.max_blocks..(row + 1) * self.max_blocks].to_vec();
         alone.qkv = cut(
             &self.qkv,

@@ -78,6 +78,24 @@ proptest! {
         }
     }
 
+    /// Verifying drafts computes what decoding computes.
+    #[test]
+    fn a_short_row_equals_its_tokens_one_by_one(case in cases()) {
+        let width = case.heads.q * case.heads.dim;
+        for level in Level::available() {
+            let [output, ..] = case.run_kernel(level, &SERIAL);
+            for row in (0..case.lengths.len()).filter(|row| case.lengths[*row] <= 16) {
+                let mut before = case.clone();
+                for t in 0..case.lengths[row] {
+                    let [alone, keys, values] = before.part(row, t..t + 1).run_kernel(level, &SERIAL);
+                    (before.keys, before.values) = (keys, values);
+                    let start = (case.start(row) + t) * width;
+                    assert_same("output", &output[start..start + width], &alone);
+                }
+            }
+        }
+    }
+
     #[test]
     fn works_in_place(case in cases()) {
         let expected = case.run();
