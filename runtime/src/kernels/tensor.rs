@@ -73,8 +73,7 @@ impl<'c> RawTensor<'c> {
         if self.element == expected.into() {
             return Ok(());
         }
-        let found = TensorElementType::try_from(self.element);
-        let found = found.map_or_else(|_| "another type".to_owned(), |found| found.to_string());
+        let found = TensorElementType::from(self.element);
         Err(KernelError::Runtime(format!(
             "`{name}` must be {expected}, found {found}"
         )))
