@@ -132,7 +132,8 @@ fn stage(request: &BuildRequest, progress: &mut dyn Progress) -> Result<StagedEx
     })?;
     let (companions, absent) = companions(input)?;
 
-    let mut export = Export::new(stage.path(), progress, interrupt);
+    let mut export =
+        Export::new(stage.path(), progress, interrupt).finite_only(options.refuse_nonfinite);
     export.graphs(&layout, &checkpoint)?;
     export.file("genai_config.json", config.to_json().as_bytes())?;
     export.companions(&companions)?;

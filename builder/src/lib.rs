@@ -45,6 +45,7 @@ mod decoder;
 mod error;
 mod graph;
 mod interrupt;
+mod limits;
 mod mtp;
 mod onnx;
 mod ops;

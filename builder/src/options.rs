@@ -155,6 +155,8 @@ pub struct BuildOptions {
     pub spelling: Spelling,
     /// Longest sequence in tokens; `None` takes the model's context length.
     pub max_sequence: Option<u32>,
+    /// Refuse a checkpoint with NaN or infinite weights instead of warning of them.
+    pub refuse_nonfinite: bool,
     /// Replace an existing output.
     pub force: bool,
 }
@@ -215,6 +217,7 @@ impl Default for BuildOptions {
             mtp: true,
             spelling: Spelling::default(),
             max_sequence: None,
+            refuse_nonfinite: false,
             force: false,
         }
     }

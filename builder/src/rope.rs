@@ -5,6 +5,7 @@ use pawl_models::{Layer, Mixer, Rope};
 use crate::error::BuildError;
 use crate::graph::ir::Dtype;
 use crate::graph::{GraphBuilder, Value};
+use crate::limits::TABLE_BYTES;
 use crate::ops;
 use crate::plan::Plan;
 
@@ -103,6 +104,22 @@ pub(crate) fn per_position(
 ) -> Result<(Value, Value), BuildError> {
     let half = half_width(g, request.rope)?;
     let dims = [request.position_count, half];
+    let bytes = [2, request.position_count, half]
+        .into_iter()
+        .try_fold(request.dtype.size(), |bytes, extent| {
+            bytes.checked_mul(extent)
+        });
+    if bytes.is_none_or(|bytes| bytes > TABLE_BYTES) {
+        return Err(BuildError::Unsupported {
+            part: format!(
+                "max_position_embeddings: {} positions",
+                request.position_count
+            ),
+            reason: format!(
+                "their cosines and sines would take more than {TABLE_BYTES} bytes; a shorter --max-sequence takes less"
+            ),
+        });
+    }
     let mut table = |name, turn: fn(f64) -> f64| {
         let bytes = table_bytes(request, turn);
         g.constant(name, request.dtype, &dims, bytes)

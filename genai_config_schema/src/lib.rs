@@ -69,6 +69,7 @@ mod overlay;
 mod parse;
 mod path;
 mod read;
+mod regular_file;
 mod report;
 mod rules;
 mod schema;
@@ -80,6 +81,7 @@ mod wire;
 pub use error::{ConfigCode, ConfigError, ConfigErrors};
 pub use manifest::{Checkpoints, FixedTensor, Manifest, PagedGroup, PagedLayer, Spelling};
 pub use parse::{MAX_BYTES, MAX_DEPTH};
+pub use regular_file::{confined, open_regular, read_regular, read_regular_text, regular_size};
 pub use report::MAX_ERRORS;
 pub use schema::json_schema;
 pub use state_enums::{

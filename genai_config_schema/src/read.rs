@@ -1,14 +1,13 @@
 //! Reading, writing and overlays.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
 use serde_json::Value;
 
 use crate::parse::{MAX_BYTES, parse};
 use crate::report::Report;
-use crate::{ConfigCode, ConfigErrors, GenaiConfig, check, overlay, rules};
+use crate::{ConfigCode, ConfigErrors, GenaiConfig, check, overlay, read_regular_text, rules};
 
 impl GenaiConfig {
     /// Reads a file's text.
@@ -33,9 +32,15 @@ impl GenaiConfig {
     ///
     /// As [`from_json`](Self::from_json), and `unreadable`; the errors name the file.
     pub fn read(path: &Path) -> Result<Self, ConfigErrors> {
-        let text = text_of(path).map_err(|error| {
+        let most = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
+        let text = read_regular_text(path, most).map_err(|error| {
+            let too_large = error.kind() == io::ErrorKind::FileTooLarge;
+            let code = match too_large {
+                true => ConfigCode::TooLarge,
+                false => ConfigCode::Unreadable,
+            };
             let mut report = Report::default();
-            report.damage(ConfigCode::Unreadable, "", error.to_string());
+            report.damage(code, "", error.to_string());
             report.errors()
         });
         text.and_then(|text| Self::from_json(&text))
@@ -104,19 +109,4 @@ fn accept(mut value: Value, report: &mut Report) -> GenaiConfig {
     });
     rules::check(&config, report);
     config
-}
-
-/// The text of a regular file, one byte more than is accepted at most.
-fn text_of(path: &Path) -> io::Result<String> {
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let most = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
-    let mut bytes = Vec::new();
-    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > MAX_BYTES {
-        // Cutting may have split a character; the length alone decides.
-        return Ok(String::from_utf8_lossy(&bytes).into_owned());
-    }
-    String::from_utf8(bytes).map_err(io::Error::other)
 }

@@ -3,17 +3,12 @@
 use crate::config::{Config, show};
 use crate::description::{Attention, Layer, Mlp, ModelDescription, MtpHead, Norm, Rope, Weight};
 use crate::error::DescribeError;
+use crate::limits::{
+    MAX_EPSILON, MAX_HEAD_DIM, MAX_HEADS, MAX_KERNEL, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH,
+};
 use crate::registry::Source;
 use crate::tensors::{Skip, Tensors};
 use crate::tokens::special_tokens;
-
-// Far above any model there is; they keep a hostile file from asking for absurd amounts of work.
-const MAX_LAYERS: u64 = 1024;
-const MAX_HEADS: u64 = 4096;
-const MAX_HEAD_DIM: u64 = 1 << 12;
-const MAX_WIDTH: u64 = 1 << 24;
-/// Token ids and positions fit an `i32`.
-const MAX_TOKENS: u64 = 1 << 31;
 
 /// Sizes every architecture has.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +90,7 @@ pub(crate) fn head_size(config: &Config<'_>, key: &str) -> Result<u64, DescribeE
 
 /// Taps of a convolution: with fewer than two there is no state, which no graph here can express.
 pub(crate) fn kernel(config: &Config<'_>, key: &str) -> Result<u64, DescribeError> {
-    config.text.required_integer(key, 2..=64)
+    config.text.required_integer(key, 2..=MAX_KERNEL)
 }
 
 /// The epsilon of the norms.
@@ -105,7 +100,11 @@ pub(crate) fn epsilon(config: &Config<'_>, key: &str, default: f64) -> Result<f3
         reason = "norms are computed in float32"
     )]
     let epsilon = config.text.positive(key)?.unwrap_or(default) as f32;
-    Ok(epsilon)
+    if epsilon > 0.0 && epsilon <= MAX_EPSILON {
+        return Ok(epsilon);
+    }
+    let expected = format!("a number from the smallest of float32 to {MAX_EPSILON}");
+    Err(config.text.error(key, expected))
 }
 
 /// `layer_types`: one of `known` for each layer; `None` where the file has no such list.

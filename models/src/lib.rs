@@ -37,6 +37,7 @@ mod config;
 mod decoder;
 mod description;
 mod error;
+pub mod limits;
 mod refuse;
 mod registry;
 mod rope;

@@ -30,6 +30,7 @@
 //! | check an export | [`verify`] |
 //! | look at a model without running it, plan its memory | [`inspect`], [`StatePlan`] |
 //! | check the ONNX Runtime library | [`check_library`] |
+//! | know what is too much | [`manual::limits`] |
 
 mod device;
 mod engine;
@@ -39,6 +40,7 @@ mod exec;
 mod ids;
 mod kernels;
 mod kv;
+mod limits;
 pub mod manual;
 mod model;
 mod request;

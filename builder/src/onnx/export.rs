@@ -1,7 +1,7 @@
 //! Writing the files of an export into its folder.
 
 use std::fs::File;
-use std::io::{BufWriter, IntoInnerError, Write};
+use std::io::{BufWriter, IntoInnerError, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::external::{DataFile, Entry, Plan};
@@ -10,6 +10,7 @@ use crate::build_request::Progress;
 use crate::error::BuildError;
 use crate::graph::ir::{Graph, InitializerData, SharedPlacement};
 use crate::interrupt::Interrupt;
+use crate::limits::COMPANION_BYTES;
 use crate::report::ReportedFile;
 use crate::source::convert::{Converter, NonFinite};
 use crate::source::{Checkpoint, Companion};
@@ -52,6 +53,7 @@ pub(crate) struct Export<'a> {
     progress: &'a mut dyn Progress,
     interrupt: &'a Interrupt,
     written: Written,
+    finite_only: bool,
 }
 
 /// What has been written.
@@ -76,7 +78,14 @@ impl<'a> Export<'a> {
             progress,
             interrupt,
             written: Written::default(),
+            finite_only: false,
         }
+    }
+
+    /// Refuses NaN and infinite weights, if so asked, instead of warning of them.
+    pub(crate) fn finite_only(mut self, finite_only: bool) -> Self {
+        self.finite_only = finite_only;
+        self
     }
 
     /// Writes the graphs and their data.
@@ -88,7 +97,7 @@ impl<'a> Export<'a> {
         let Layout { graphs, plan } = layout;
         self.progress
             .begin(plan.files.iter().map(|file| file.length).sum());
-        let mut converter = Converter::new();
+        let mut converter = Converter::new(self.finite_only);
         for file in plan.files.iter().filter(|file| !file.entries.is_empty()) {
             self.data(file, checkpoint, &mut converter)?;
         }
@@ -119,8 +128,9 @@ impl<'a> Export<'a> {
     pub(crate) fn companions(&mut self, companions: &[Companion]) -> Result<(), BuildError> {
         for companion in companions {
             let path = self.folder.join(companion.name);
-            let mut from =
-                File::open(&companion.path).map_err(BuildError::read(&companion.path))?;
+            let (from, _) = genai_config_schema::open_regular(&companion.path)
+                .map_err(BuildError::read(&companion.path))?;
+            let mut from = from.take(COMPANION_BYTES);
             let mut to = File::create_new(&path).map_err(BuildError::write(&path))?;
             let bytes = std::io::copy(&mut from, &mut to).map_err(BuildError::write(&path))?;
             to.sync_all().map_err(BuildError::write(&path))?;

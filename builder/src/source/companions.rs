@@ -2,8 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
 use super::file;
 use crate::error::BuildError;
+use crate::limits::COMPANION_BYTES;
 
 /// Copied where present, in this order.
 const NAMES: [&str; 12] = [
@@ -37,8 +41,10 @@ pub(crate) fn companions(folder: &Path) -> Result<(Vec<Companion>, Vec<String>),
         if !file::exists(&path)? {
             continue;
         }
-        if !path.is_file() {
-            return Err(BuildError::input(&path, "", "is not a regular file"));
+        let size = file::size(&path)?;
+        if size > COMPANION_BYTES {
+            let problem = format!("has {size} bytes, at most {COMPANION_BYTES} are copied along");
+            return Err(BuildError::input(&path, "", problem));
         }
         found.push(Companion { name, path });
     }
@@ -73,7 +79,13 @@ fn inline_template(folder: &Path) -> Result<bool, BuildError> {
     if !file::exists(&path)? {
         return Ok(false);
     }
-    Ok(file::read_object(&path)?
-        .get("chat_template")
-        .is_some_and(|value| !value.is_null()))
+    /// The one key that matters; the others may be megabytes of tokens.
+    #[derive(Deserialize)]
+    struct Settings {
+        chat_template: Option<IgnoredAny>,
+    }
+    let text = file::read_text(&path, COMPANION_BYTES)?;
+    let settings: Settings = serde_json::from_str(&text)
+        .map_err(|error| BuildError::input(&path, "", format!("is not valid JSON: {error}")))?;
+    Ok(settings.chat_template.is_some())
 }

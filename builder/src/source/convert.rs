@@ -3,7 +3,7 @@
 //!
 //! Rounding is to nearest, ties to even. A finite value that would become infinite is an error:
 //! a model with such a weight computes nothing but NaN. Values that are NaN or infinite in the
-//! checkpoint are kept and counted.
+//! checkpoint are kept and counted, or an error where the caller asks for that.
 
 use std::collections::BTreeMap;
 
@@ -36,15 +36,18 @@ pub(crate) struct Converter {
     values: Box<[f32]>,
     encoded: Box<[u8]>,
     non_finite: BTreeMap<String, NonFinite>,
+    /// Whether NaN and infinite values end the export.
+    finite_only: bool,
 }
 
 impl Converter {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(finite_only: bool) -> Self {
         Self {
             raw: vec![0; BLOCK_BYTES].into(),
             values: vec![0.0; BLOCK].into(),
             encoded: vec![0; BLOCK_BYTES].into(),
             non_finite: BTreeMap::new(),
+            finite_only,
         }
     }
 
@@ -96,6 +99,10 @@ impl Converter {
         checkpoint.read(block.segment, block.first, raw)?;
         widen(source, raw, values);
         count_non_finite(values, tensor, &mut self.non_finite);
+        if self.finite_only && self.non_finite.contains_key(tensor) {
+            let problem = "holds NaN or infinite values, which --refuse-nonfinite refuses";
+            return Err(block.segment.problem(checkpoint, problem.to_owned()));
+        }
         match transform {
             Transform::None => {}
             Transform::AddOne => values.iter_mut().for_each(|value| *value += 1.0),

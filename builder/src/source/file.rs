@@ -1,15 +1,14 @@
 //! Regular files: bounded settings files and positioned reads.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
 use serde_json::Value;
 
+use super::json;
 use crate::error::BuildError;
-
-/// Largest settings file that is parsed.
-const MOST_JSON: u64 = 64 << 20;
+use crate::limits::SETTINGS_BYTES;
 
 /// Whether there is something at `path`; failing to find out is an error.
 pub(super) fn exists(path: &Path) -> Result<bool, BuildError> {
@@ -18,35 +17,42 @@ pub(super) fn exists(path: &Path) -> Result<bool, BuildError> {
 
 /// Opens a regular file. Anything else is refused, since opening a pipe would wait for a writer.
 pub(super) fn open(path: &Path) -> Result<File, BuildError> {
-    let metadata = std::fs::metadata(path).map_err(BuildError::read(path))?;
-    if !metadata.is_file() {
-        return Err(BuildError::input(path, "", "is not a regular file"));
-    }
-    File::open(path).map_err(BuildError::read(path))
+    let (file, _) = genai_config_schema::open_regular(path).map_err(refused(path))?;
+    Ok(file)
 }
 
-/// Reads a settings file of at most 64 MiB.
-pub(super) fn read_text(path: &Path) -> Result<String, BuildError> {
-    let file = open(path)?;
-    let mut text = String::new();
-    let read = file.take(MOST_JSON + 1).read_to_string(&mut text);
-    let length = read.map_err(BuildError::read(path))?;
-    if length as u64 > MOST_JSON {
-        return Err(BuildError::input(path, "", "is larger than 64 MiB"));
-    }
-    Ok(text)
+/// Bytes of a regular file.
+pub(super) fn size(path: &Path) -> Result<u64, BuildError> {
+    genai_config_schema::regular_size(path).map_err(refused(path))
+}
+
+/// Reads a settings file of at most `most` bytes.
+pub(super) fn read_text(path: &Path, most: u64) -> Result<String, BuildError> {
+    genai_config_schema::read_regular_text(path, most).map_err(refused(path))
 }
 
 /// Reads a settings file that holds one JSON object.
 pub(super) fn read_object(path: &Path) -> Result<Value, BuildError> {
-    let text = read_text(path)?;
-    let value: Value = serde_json::from_str(&text)
+    let text = read_text(path, SETTINGS_BYTES)?;
+    let value = json::parse(&text)
         .map_err(|error| BuildError::input(path, "", format!("is not valid JSON: {error}")))?;
     match value {
         Value::Object(_) => Ok(value),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
             Err(BuildError::input(path, "", "must hold a JSON object"))
         }
+    }
+}
+
+/// What is wrong with a file is told as it is; the rest is what the system says.
+fn refused(path: &Path) -> impl FnOnce(io::Error) -> BuildError {
+    let path = path.to_owned();
+    move |source| {
+        use io::ErrorKind::{FileTooLarge, InvalidData, InvalidInput};
+        if [FileTooLarge, InvalidData, InvalidInput].contains(&source.kind()) {
+            return BuildError::input(&path, "", source.to_string());
+        }
+        BuildError::read(&path)(source)
     }
 }
 

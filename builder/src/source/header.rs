@@ -11,13 +11,10 @@ use serde::{Deserialize, Deserializer};
 use super::file;
 use super::unique::Unique;
 use crate::error::BuildError;
+use crate::limits::{HEADER_BYTES, TENSOR_AXES};
 
 /// Bytes before the header: its length, little-endian.
 const PREFIX: u64 = 8;
-/// Longest header the format allows.
-const MOST_HEADER: u64 = 100_000_000;
-/// Most axes of a tensor; bounds what a hostile header can make us allocate.
-const MOST_AXES: usize = 32;
 
 /// A tensor as its header describes it.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,10 +40,10 @@ pub(super) fn read(path: &Path) -> Result<BTreeMap<String, Entry>, BuildError> {
     let mut prefix = [0; 8];
     file::read_exact_at(&file, &mut prefix, 0).map_err(BuildError::read(path))?;
     let header = u64::from_le_bytes(prefix);
-    if header > MOST_HEADER {
+    if header > HEADER_BYTES {
         return Err(whole(format!(
             "is not a safetensors file: it announces a header of {header} bytes, more than \
-             {MOST_HEADER}"
+             {HEADER_BYTES}"
         )));
     }
     if header > length - PREFIX {
@@ -187,7 +184,7 @@ fn bits(dtype: &str) -> Option<u64> {
     })
 }
 
-/// Extents of a tensor, at most [`MOST_AXES`].
+/// Extents of a tensor, at most [`TENSOR_AXES`].
 #[derive(Debug)]
 struct Shape(Vec<u64>);
 
@@ -203,14 +200,14 @@ impl<'de> Visitor<'de> for Extents {
     type Value = Shape;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a shape of at most {MOST_AXES} axes")
+        write!(f, "a shape of at most {TENSOR_AXES} axes")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Shape, A::Error> {
         let mut extents = Vec::new();
         while let Some(extent) = seq.next_element()? {
-            if extents.len() == MOST_AXES {
-                return Err(A::Error::invalid_length(MOST_AXES + 1, &self));
+            if extents.len() == TENSOR_AXES {
+                return Err(A::Error::invalid_length(TENSOR_AXES + 1, &self));
             }
             extents.push(extent);
         }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::file;
 use super::unique::Unique;
 use crate::error::BuildError;
+use crate::limits::INDEX_BYTES;
 
 /// Most names a message lists.
 const LISTED: usize = 5;
@@ -20,7 +21,7 @@ pub(super) struct Index {
 
 impl Index {
     pub(super) fn read(path: &Path) -> Result<Self, BuildError> {
-        let text = file::read_text(path)?;
+        let text = file::read_text(path, INDEX_BYTES)?;
         let wire: Wire = serde_json::from_str(&text).map_err(|error| {
             BuildError::input(path, "", format!("is not a valid index: {error}"))
         })?;

@@ -8,6 +8,7 @@ pub(crate) mod convert;
 mod file;
 mod header;
 mod index;
+mod json;
 #[cfg(test)]
 pub(crate) mod testing;
 mod unique;

@@ -76,13 +76,16 @@ fn describe(source: &Source<'_>) -> Result<ModelDescription, DescribeError> {
 
 fn plan(config: &Config<'_>, dims: Dims, tensors: &Tensors<'_>) -> Result<Plan, DescribeError> {
     let head_dim = dims.head_dim(config, |_| false, None)?;
-    let old_epsilon = config.text.positive("block_norm_eps")?.unwrap_or(1e-5);
+    let epsilon_key = match config.text.get("norm_eps") {
+        Some(_) => "norm_eps",
+        None => "block_norm_eps",
+    };
     Ok(Plan {
         attention: PlainAttention {
             dims,
             head_dim,
             rope: rope(config, head_dim, dims.context_length, ROPE)?,
-            epsilon: epsilon(config, "norm_eps", old_epsilon)?,
+            epsilon: epsilon(config, epsilon_key, 1e-5)?,
             names: AttentionNames {
                 query_norm: Some("q_layernorm"),
                 key_norm: Some("k_layernorm"),

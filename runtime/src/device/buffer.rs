@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::host_memory;
+use memmap2::MmapMut;
 use ort::memory::MemoryInfo;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -253,11 +254,20 @@ impl Buffer {
     }
 }
 
-/// An owned, aligned, zeroed allocation.
+/// Owned, aligned, zeroed memory.
 #[derive(Debug)]
 struct HostMemory {
     pointer: NonNull<u8>,
-    layout: Layout,
+    owner: Owner,
+}
+
+/// Who gives the memory back.
+#[derive(Debug)]
+enum Owner {
+    /// The allocator.
+    Heap(Layout),
+    /// A mapping of no file: page-aligned, and the system makes a page when it is first written.
+    Pages { _map: MmapMut },
 }
 
 // SAFETY: the allocation is owned and has no thread affinity; shared access is read-only by `Buffer`'s methods.
@@ -268,18 +278,33 @@ unsafe impl Sync for HostMemory {}
 impl HostMemory {
     /// One cache line: what vector loads and ONNX Runtime's kernels want.
     const ALIGNMENT: usize = 64;
+    /// Bytes from which memory is mapped. The allocator clears what it aligns, so that a cache that is mostly never
+    /// used would take its whole size at once.
+    const MAPPED: usize = 1 << 20;
 
     fn zeroed(bytes: usize) -> Option<Self> {
+        if bytes >= Self::MAPPED {
+            let mut map = MmapMut::map_anon(bytes).ok()?;
+            return Some(Self {
+                pointer: NonNull::new(map.as_mut_ptr())?,
+                owner: Owner::Pages { _map: map },
+            });
+        }
         let layout = Layout::from_size_align(bytes.max(1), Self::ALIGNMENT).ok()?;
         // SAFETY: the layout has a non-zero size.
         let pointer = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        Some(Self { pointer, layout })
+        Some(Self {
+            pointer,
+            owner: Owner::Heap(layout),
+        })
     }
 }
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        // SAFETY: allocated in `zeroed` with this layout, freed once.
-        unsafe { dealloc(self.pointer.as_ptr(), self.layout) };
+        if let Owner::Heap(layout) = self.owner {
+            // SAFETY: allocated in `zeroed` with this layout, freed once.
+            unsafe { dealloc(self.pointer.as_ptr(), layout) };
+        }
     }
 }

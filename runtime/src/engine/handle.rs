@@ -16,6 +16,7 @@ use crate::sample::SamplingParams;
 use crate::settings;
 use crate::speculate::{EffectiveSpeculation, SpeculationStats};
 use crate::text::Tokenizer;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -487,8 +488,38 @@ impl RequestHandle {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn wait_streaming(
-        mut self,
+        self,
         mut on_text: impl FnMut(&str),
+    ) -> Result<Completion, GenerateError> {
+        self.wait_while(|text| {
+            on_text(text);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// As [`RequestHandle::wait_streaming`], but cancels the request once `on_text` breaks off.
+    ///
+    /// # Errors
+    /// The engine could not go on with the request, or stopped.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// use std::io::Write;
+    /// use std::ops::ControlFlow;
+    ///
+    /// let handle = engine.submit(Request::from_text("import os").max_new_tokens(8))?;
+    /// let answer = handle.wait_while(|text| match write!(std::io::stdout(), "{text}") {
+    ///     Ok(()) => ControlFlow::Continue(()),
+    ///     Err(_) => ControlFlow::Break(()),
+    /// })?;
+    /// # let _ = answer;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait_while(
+        mut self,
+        mut on_text: impl FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Completion, GenerateError> {
         let mut tokens = Vec::new();
         let mut text = String::new();
@@ -498,7 +529,9 @@ impl RequestHandle {
                     tokens: new,
                     text: piece,
                 } => {
-                    on_text(&piece);
+                    if on_text(&piece).is_break() {
+                        self.cancel();
+                    }
                     tokens.extend(new);
                     text.push_str(&piece);
                 }

@@ -5,7 +5,7 @@ use crate::model::Model;
 use crate::request::ModelLimits;
 use crate::sample::SamplingParams;
 use crate::text::{HfTokenizer, Tokenizer};
-use genai_config_schema::Search;
+use genai_config_schema::{Search, confined};
 use std::sync::Arc;
 
 /// Reads the tokenizer, where the folder has one, and the model's defaults.
@@ -25,11 +25,17 @@ pub(super) fn of(model: &Model) -> Result<ModelLimits, LoadError> {
 
 fn tokenizer(model: &Model) -> Result<Option<Arc<dyn Tokenizer>>, LoadError> {
     let folder = match &model.config.model.tokenizer_dir {
-        Some(folder) => model.folder.join(folder),
-        None => model.folder.clone(),
+        Some(name) if !name.is_empty() => {
+            confined(&model.folder, name).map_err(|source| LoadError::File {
+                path: model.folder.join(name),
+                source,
+            })?
+        }
+        _ => model.folder.clone(),
     };
     let path = folder.join("tokenizer.json");
-    if !path.exists() {
+    // A link that leads nowhere is a file that cannot be read, not one that is absent.
+    if std::fs::symlink_metadata(&path).is_err() {
         return Ok(None);
     }
     let tokenizer = HfTokenizer::from_file(&path).map_err(|error| LoadError::Tokenizer {

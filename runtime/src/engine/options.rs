@@ -1,6 +1,7 @@
 //! How an engine schedules.
 
 use super::observe::{Observer, StepObserver};
+use crate::limits::UNFINISHED;
 use crate::speculate::Speculation;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ pub struct EngineOptions {
     pub max_scheduled_tokens: Option<NonZeroUsize>,
     /// Tokens of one request's prompt per step. Smaller chunks let running requests answer more evenly.
     pub prefill_chunk: NonZeroUsize,
-    /// Requests that may be unfinished at once, running and waiting ones; more are refused.
+    /// Requests that may be unfinished at once, running and waiting ones; more are refused. 1024 by default.
     pub max_unfinished: usize,
     /// Where drafts come from; `None` takes the model's head where it has one, else n-grams, where drafts can be undone.
     pub speculation: Option<Speculation>,
@@ -38,7 +39,7 @@ impl Default for EngineOptions {
         Self {
             max_scheduled_tokens: None,
             prefill_chunk: Self::PREFILL_CHUNK,
-            max_unfinished: 1024,
+            max_unfinished: UNFINISHED,
             speculation: None,
             max_drafts: None,
             audit: None,

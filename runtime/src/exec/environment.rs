@@ -1,5 +1,7 @@
 //! The one ONNX Runtime environment of the process.
 
+#![allow(unsafe_code)]
+
 use super::library::{Library, LibraryError, Version, locate};
 use crate::settings;
 use ort::environment::Environment;
@@ -120,17 +122,22 @@ fn reuse<'a>(loaded: &'a Loaded, wanted: Wanted<'_>) -> Result<&'a Loaded, Libra
     Ok(loaded)
 }
 
+/// Keeps ONNX Runtime from gathering telemetry. Its published libraries start to when an environment is made, before the
+/// interface for switching it off can be reached: they keep a database in the user's cache folder, a session file in
+/// the folder of temporary files, and send what they gather. Only this variable is looked at before.
+fn keep_quiet() {
+    // SAFETY: no other thread of Pawl or ONNX Runtime exists that reads the environment: this runs once in a process,
+    // under a lock, before the library is loaded. Rust's own readers take a lock of their own.
+    unsafe { std::env::set_var("ORT_DISABLE_TELEMETRY", "1") };
+}
+
 fn start(wanted: Wanted<'_>) -> Result<Loaded, LibraryError> {
     let variable = settings::library();
     let executable = std::env::current_exe().ok();
     let path = locate(wanted.library, variable.as_deref(), executable.as_deref())?;
+    keep_quiet();
     let library = Library::open(&path)?;
-    Library::check(
-        &library.path,
-        library.version,
-        wanted.version,
-        wanted.provider,
-    )?;
+    library.require(wanted.version, wanted.provider)?;
     let failed = |reason: String| LibraryError::Start {
         path: path.clone(),
         reason,

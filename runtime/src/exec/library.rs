@@ -2,6 +2,10 @@
 
 #![allow(unsafe_code)]
 
+use elf::ElfStream;
+use elf::abi::PT_LOAD;
+use elf::endian::AnyEndian;
+use genai_config_schema::open_regular;
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -192,8 +196,8 @@ fn file(path: &Path) -> Option<PathBuf> {
 /// Beginning of the structure that `OrtGetApiBase` returns.
 #[repr(C)]
 struct ApiBase {
-    get_api: unsafe extern "system" fn(u32) -> *const c_void,
-    get_version_string: unsafe extern "system" fn() -> *const c_char,
+    get_api: Option<unsafe extern "system" fn(u32) -> *const c_void>,
+    get_version_string: Option<unsafe extern "system" fn() -> *const c_char>,
 }
 
 /// A library that is loaded and is ONNX Runtime. Loading is counted by the operating system: dropping this after
@@ -202,6 +206,7 @@ struct ApiBase {
 pub(crate) struct Library {
     pub(crate) path: PathBuf,
     pub(crate) version: Version,
+    has_interface: bool,
     _handle: libloading::Library,
 }
 
@@ -209,26 +214,49 @@ impl Library {
     /// Loads `path` and asks for its version, before the binding (which accepts older ones and hides the operating
     /// system's reason) sees it.
     pub(crate) fn open(path: &Path) -> Result<Self, LibraryError> {
-        // SAFETY: loading runs the library's initialisers; the path was chosen by the user or by `cargo xtask
-        // setup`, and running that code is what was asked for.
-        let handle = unsafe { libloading::Library::new(path) }.map_err(|error| {
-            LibraryError::Unloadable {
-                path: path.to_path_buf(),
-                reason: reason(&error),
-            }
-        })?;
-        let text = version_text(&handle).map_err(|reason| LibraryError::NotOnnxRuntime {
+        let unloadable = |reason| LibraryError::Unloadable {
             path: path.to_path_buf(),
             reason,
-        })?;
-        let version = Version::parse(&text).ok_or_else(|| LibraryError::NotOnnxRuntime {
+        };
+        require_whole(path).map_err(unloadable)?;
+        // SAFETY: loading runs the library's initialisers; the path was chosen by the user or by `cargo xtask
+        // setup`, and running that code is what was asked for.
+        let handle = unsafe { libloading::Library::new(path) }
+            .map_err(|error| unloadable(reason(&error)))?;
+        let foreign = |reason| LibraryError::NotOnnxRuntime {
             path: path.to_path_buf(),
-            reason: format!("its version is `{text}`"),
-        })?;
+            reason,
+        };
+        let base = api_base(&handle).map_err(foreign)?;
+        let text = version_text(base).map_err(foreign)?;
+        let version =
+            Version::parse(&text).ok_or_else(|| foreign(format!("its version is `{text}`")))?;
         Ok(Self {
             path: path.to_path_buf(),
             version,
+            has_interface: has_interface(base),
             _handle: handle,
+        })
+    }
+
+    /// Refuses a library that is older than `required`, or has not the interface that the binding will ask it for and
+    /// use without looking.
+    pub(crate) fn require(
+        &self,
+        required: Version,
+        provider: &'static str,
+    ) -> Result<(), LibraryError> {
+        Self::check(&self.path, self.version, required, provider)?;
+        if self.has_interface {
+            return Ok(());
+        }
+        Err(LibraryError::NotOnnxRuntime {
+            path: self.path.clone(),
+            reason: format!(
+                "it says that it is version {}, but has no interface of version {}",
+                self.version,
+                ort::sys::ORT_API_VERSION
+            ),
         })
     }
 
@@ -256,23 +284,60 @@ fn reason(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-fn version_text(handle: &libloading::Library) -> Result<String, String> {
+/// Refuses a file that is not the whole of a library. The loader maps what the headers announce and reads it: bytes that
+/// the file does not have end the process. Other formats than ELF are left to the loaders of their systems.
+fn require_whole(path: &Path) -> Result<(), String> {
+    let (file, size) = open_regular(path).map_err(|error| error.to_string())?;
+    if !cfg!(all(unix, not(target_vendor = "apple"))) {
+        return Ok(());
+    }
+    let elf = ElfStream::<AnyEndian, _>::open_stream(file)
+        .map_err(|error| format!("it is not an ELF file, or truncated or damaged: {error}"))?;
+    let loaded = elf.segments().iter().filter(|part| part.p_type == PT_LOAD);
+    let ends = loaded.map(|part| part.p_offset.checked_add(part.p_filesz));
+    let sections = u64::from(elf.ehdr.e_shnum) * u64::from(elf.ehdr.e_shentsize);
+    let announced = ends
+        .chain([elf.ehdr.e_shoff.checked_add(sections)])
+        .try_fold(0, |most: u64, end| Some(most.max(end?)))
+        .ok_or("its headers announce more than a file can hold")?;
+    if announced > size {
+        return Err(format!(
+            "it is truncated: its headers announce {announced} bytes, the file has {size}"
+        ));
+    }
+    Ok(())
+}
+
+fn api_base(handle: &libloading::Library) -> Result<&ApiBase, String> {
     type GetBase = unsafe extern "system" fn() -> *const ApiBase;
     // SAFETY: a library that exports `OrtGetApiBase` declares it with this signature; any other is not ours to load.
     let get_base = unsafe { handle.get::<GetBase>(b"OrtGetApiBase\0") }
         .map_err(|_| "it does not export `OrtGetApiBase`".to_owned())?;
     // SAFETY: the function takes nothing and may be called at any time.
     let base = unsafe { get_base() };
-    // SAFETY: ONNX Runtime returns a static structure or null.
-    let base = unsafe { base.as_ref() }.ok_or("`OrtGetApiBase` returned nothing")?;
+    // SAFETY: ONNX Runtime returns a static structure or null; it lives as long as the library, which is borrowed.
+    unsafe { base.as_ref() }.ok_or_else(|| "`OrtGetApiBase` returned nothing".to_owned())
+}
+
+fn version_text(base: &ApiBase) -> Result<String, String> {
+    let get = base
+        .get_version_string
+        .ok_or("it has no function for its version")?;
     // SAFETY: part of the stable head of the interface; takes nothing.
-    let text = unsafe { (base.get_version_string)() };
+    let text = unsafe { get() };
     if text.is_null() {
         return Err("it has no version".to_owned());
     }
     // SAFETY: a static, nul-terminated string.
     let text = unsafe { CStr::from_ptr(text) };
     Ok(text.to_string_lossy().into_owned())
+}
+
+/// Whether the library has the interface of the version that the binding asks for.
+fn has_interface(base: &ApiBase) -> bool {
+    // SAFETY: part of the stable head of the interface; any number may be asked for, and null means that there is none.
+    base.get_api
+        .is_some_and(|get| !unsafe { get(ort::sys::ORT_API_VERSION) }.is_null())
 }
 
 #[cfg(test)]

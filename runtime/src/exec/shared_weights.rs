@@ -8,12 +8,12 @@
 use super::tensor_value::TensorValue;
 use crate::device::host_memory;
 use crate::model::tensor_spec::DataType;
+use genai_config_schema::open_regular;
 use memmap2::Mmap;
 use ort::session::builder::{PrepackedWeights, SessionBuilder};
 use ort::{AsPointer, ortsys};
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// One weight of one graph, by its place in a data file.
@@ -124,7 +124,7 @@ fn map_file(path: &Path) -> Result<Mmap, WeightsError> {
         file: path.to_path_buf(),
         source,
     };
-    let file = File::open(path).map_err(failed)?;
+    let (file, _) = open_regular(path).map_err(failed)?;
     // SAFETY: the mapping is private and read-only. A file that another process truncates meanwhile would end this
     // process, as it would with ONNX Runtime's own mapping; a built model is not written again.
     unsafe { Mmap::map(&file) }.map_err(failed)

@@ -1,10 +1,14 @@
-//! Reads what an ONNX file declares (inputs, outputs, initializers, operators) without ONNX Runtime.
+//! Reads what an ONNX file declares (inputs, outputs, initializers, nodes) without ONNX Runtime.
 //!
 //! The contract is checked and memory is planned before any session exists, and a graph for another provider has to
 //! be checked where it cannot be opened at all. Only the fields needed for that are read; everything else, weights
 //! included, is skipped without being loaded.
 
 use super::tensor_spec::{DataType, Dim, TensorSpec};
+use crate::limits::{
+    GRAPH_BYTES, GRAPH_FIELDS, GRAPH_ITEMS, GRAPH_NAME_BYTES, GRAPH_SHAPE_BYTES, GRAPH_TEXT_BYTES,
+};
+use genai_config_schema::open_regular;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -20,6 +24,34 @@ pub(crate) struct GraphIo {
     pub(crate) initializers: Vec<Initializer>,
     /// Domain and type of every node of the graph; the ONNX domain is the empty string.
     pub(crate) operators: BTreeSet<(String, String)>,
+    pub(crate) nodes: Vec<Node>,
+}
+
+/// One node of a graph.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) domain: String,
+    pub(crate) kind: String,
+    /// Empty where an input is left out.
+    pub(crate) inputs: Vec<String>,
+    pub(crate) outputs: Vec<String>,
+    pub(crate) attributes: Vec<Attribute>,
+}
+
+/// An attribute that is a number or a text; others are read as the number 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Attribute {
+    pub(crate) name: String,
+    pub(crate) number: i64,
+    pub(crate) text: String,
+}
+
+impl Node {
+    /// The attribute of this name.
+    pub(crate) fn attribute(&self, name: &str) -> Option<&Attribute> {
+        self.attributes.iter().find(|found| found.name == name)
+    }
 }
 
 /// One weight of a graph.
@@ -55,11 +87,16 @@ impl GraphIo {
     /// # Errors
     /// The file cannot be read, or is not an ONNX model; the message says where.
     pub(crate) fn read(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
-        let end = file.metadata()?.len();
+        let (file, end) = open_regular(path)?;
+        if end > GRAPH_BYTES {
+            let what = format!("more than the {GRAPH_BYTES} bytes that an ONNX file can have");
+            return Err(malformed(GRAPH_BYTES, &what));
+        }
         let mut reader = Reader {
             file: BufReader::new(file),
             position: 0,
+            fields: GRAPH_FIELDS,
+            text: GRAPH_TEXT_BYTES,
         };
         let mut graph = None;
         reader.each_field(0..end, |reader, field| {
@@ -105,15 +142,14 @@ enum Value {
 
 type Field = (u64, Value);
 
-/// Longest name that is read; a longer one is not a name.
-const LONGEST_TEXT: u64 = 1 << 16;
-/// Longest packed list of extents; a longer one is not a shape.
-const LONGEST_SHAPE: u64 = 1 << 10;
-
 /// A protobuf reader over a file: every length is checked against the message that holds it.
 struct Reader {
     file: BufReader<File>,
     position: u64,
+    /// Fields that may still be read.
+    fields: usize,
+    /// Bytes of names that may still be read.
+    text: u64,
 }
 
 fn malformed(at: u64, what: &str) -> io::Error {
@@ -141,7 +177,17 @@ impl Reader {
     }
 
     fn field(&mut self, end: u64) -> io::Result<Field> {
+        self.fields = self
+            .fields
+            .checked_sub(1)
+            .ok_or_else(|| malformed(self.position, "too many fields"))?;
         let tag = self.varint(end)?;
+        if tag >> 3 == 0 {
+            return Err(malformed(
+                self.position,
+                "not an ONNX file: a field without a number",
+            ));
+        }
         let value = match tag & 7 {
             0 => Value::Number(self.varint(end)?),
             1 => self.fixed(8, end)?,
@@ -199,14 +245,15 @@ impl Reader {
 
     fn text(&mut self, range: Range<u64>) -> io::Result<String> {
         let start = range.start;
-        let bytes = self.bytes(range, LONGEST_TEXT)?;
+        let bytes = self.bytes(range, GRAPH_NAME_BYTES)?;
         String::from_utf8(bytes).map_err(|_| malformed(start, "a name that is not UTF-8"))
     }
 
     fn bytes(&mut self, range: Range<u64>, longest: u64) -> io::Result<Vec<u8>> {
         let length = range.end.saturating_sub(range.start);
-        if length > longest {
-            return Err(malformed(range.start, "a name or shape that is too long"));
+        self.text = self.text.saturating_sub(length);
+        if length > longest || self.text == 0 {
+            return Err(malformed(range.start, "names or shapes that are too long"));
         }
         self.go_to(range.start)?;
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
@@ -220,11 +267,24 @@ impl Reader {
         self.each_field(range, |reader, field| {
             match field {
                 (1, Value::Bytes(node)) => {
-                    graph.operators.insert(reader.operator(node)?);
+                    let node = reader.node(node)?;
+                    graph
+                        .operators
+                        .insert((node.domain.clone(), node.kind.clone()));
+                    put(&mut graph.nodes, node, reader.position)?;
                 }
-                (5, Value::Bytes(tensor)) => graph.initializers.push(reader.initializer(tensor)?),
-                (11, Value::Bytes(info)) => graph.inputs.push(reader.value_info(info)?),
-                (12, Value::Bytes(info)) => graph.outputs.push(reader.value_info(info)?),
+                (5, Value::Bytes(tensor)) => {
+                    let tensor = reader.initializer(tensor)?;
+                    put(&mut graph.initializers, tensor, reader.position)?;
+                }
+                (11, Value::Bytes(info)) => {
+                    let info = reader.value_info(info)?;
+                    put(&mut graph.inputs, info, reader.position)?;
+                }
+                (12, Value::Bytes(info)) => {
+                    let info = reader.value_info(info)?;
+                    put(&mut graph.outputs, info, reader.position)?;
+                }
                 _ => {}
             }
             Ok(())
@@ -236,17 +296,42 @@ impl Reader {
         Ok(graph)
     }
 
-    fn operator(&mut self, range: Range<u64>) -> io::Result<(String, String)> {
-        let (mut domain, mut kind) = (String::new(), String::new());
+    fn node(&mut self, range: Range<u64>) -> io::Result<Node> {
+        let mut node = Node::default();
         self.each_field(range, |reader, field| {
             match field {
-                (4, Value::Bytes(text)) => kind = reader.text(text)?,
-                (7, Value::Bytes(text)) => domain = reader.text(text)?,
+                (1, Value::Bytes(text)) => node.inputs.push(reader.text(text)?),
+                (2, Value::Bytes(text)) => node.outputs.push(reader.text(text)?),
+                (3, Value::Bytes(text)) => node.name = reader.text(text)?,
+                (4, Value::Bytes(text)) => node.kind = reader.text(text)?,
+                (5, Value::Bytes(attribute)) => {
+                    node.attributes.push(reader.attribute(attribute)?);
+                }
+                (7, Value::Bytes(text)) => node.domain = reader.text(text)?,
                 _ => {}
             }
             Ok(())
         })?;
-        Ok((domain, kind))
+        Ok(node)
+    }
+
+    fn attribute(&mut self, range: Range<u64>) -> io::Result<Attribute> {
+        /// A longer text is the content of something, not a word.
+        const WORD: u64 = 64;
+        let mut found = Attribute::default();
+        self.each_field(range, |reader, field| {
+            match field {
+                (1, Value::Bytes(text)) => found.name = reader.text(text)?,
+                (3, Value::Number(number)) => found.number = number.cast_signed(),
+                (4, Value::Bytes(text)) if text.end - text.start <= WORD => {
+                    let bytes = reader.bytes(text, WORD)?;
+                    found.text = String::from_utf8_lossy(&bytes).into_owned();
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(found)
     }
 
     fn value_info(&mut self, range: Range<u64>) -> io::Result<TensorSpec> {
@@ -331,7 +416,7 @@ impl Reader {
     }
 
     fn packed(&mut self, range: Range<u64>, dims: &mut Vec<u64>) -> io::Result<()> {
-        if range.end.saturating_sub(range.start) > LONGEST_SHAPE {
+        if range.end.saturating_sub(range.start) > GRAPH_SHAPE_BYTES {
             return Err(malformed(range.start, "a name or shape that is too long"));
         }
         self.go_to(range.start)?;
@@ -366,6 +451,18 @@ impl Reader {
         }
         Ok(())
     }
+}
+
+/// Adds one more, within the bound.
+fn put<T>(items: &mut Vec<T>, item: T, at: u64) -> io::Result<()> {
+    if items.len() >= GRAPH_ITEMS {
+        return Err(malformed(
+            at,
+            &format!("more than {GRAPH_ITEMS} nodes, tensors, inputs or outputs"),
+        ));
+    }
+    items.push(item);
+    Ok(())
 }
 
 /// Element types are small; anything else is shown as it is.

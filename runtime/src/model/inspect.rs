@@ -3,7 +3,7 @@
 use super::info::ModelInfo;
 use super::load::{configured_provider, provider};
 use super::options::{LoadOptions, Provider};
-use super::plan::{Limits, MemoryPlan};
+use super::plan::MemoryPlan;
 use super::source::Source;
 use crate::error::LoadError;
 use serde::Serialize;
@@ -48,11 +48,10 @@ pub struct Inspection {
 pub fn inspect(folder: impl AsRef<Path>, options: &LoadOptions) -> Result<Inspection, LoadError> {
     let source = Source::read(folder.as_ref())?;
     let host = source.contract.decoder.host;
-    let limits = Limits::resolve(&source.config, &source.contract, options)?;
-    let memory = MemoryPlan::new(
+    let (limits, memory) = MemoryPlan::settle(
         &source.config,
         &source.contract,
-        &limits,
+        options,
         &source.graph_sizes,
     )?;
     let refused = provider(&source, options).err();

@@ -11,14 +11,12 @@ use crate::error::LoadError;
 use crate::exec::{
     Decoder, Loaded, Session, SessionSettings, SharedWeights, Version, Wanted, WeightsError, load,
 };
+use crate::limits::THREADS;
 use crate::settings;
 use genai_config_schema::{GenaiConfig, GraphOptimizationLevel, SessionOptions};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Most threads of one operator on a machine with fewer cores.
-const MOST_THREADS: usize = 256;
 
 /// Bytes of weights under which a graph runs on one thread, as the drafting heads of small models do: waking others for
 /// each operator costs more than they save.
@@ -54,7 +52,7 @@ impl Model {
     ///
     /// # Errors
     /// A missing or damaged file, a graph that does not fit the configuration (all mismatches at once), a model that
-    /// needs more memory than the machine has, an ONNX Runtime that is missing or too old, a provider that cannot be
+    /// needs more memory than is available or than the limit, an ONNX Runtime that is missing or too old, a provider that cannot be
     /// had. Nothing falls back to something else.
     ///
     /// ```no_run
@@ -67,11 +65,10 @@ impl Model {
     pub fn load(folder: impl AsRef<Path>, options: &LoadOptions) -> Result<Self, LoadError> {
         let source = Source::read(folder.as_ref())?;
         let provider = provider(&source, options)?;
-        let limits = Limits::resolve(&source.config, &source.contract, options)?;
-        let plan = MemoryPlan::new(
+        let (limits, plan) = MemoryPlan::settle(
             &source.config,
             &source.contract,
-            &limits,
+            options,
             &source.graph_sizes,
         )?;
         if source.contract.decoder.host {
@@ -283,6 +280,14 @@ pub(super) fn session_settings(
                 .to_owned(),
         });
     }
+    if let Some(entry) = file.config_entries.keys().find(|entry| names_file(entry)) {
+        return Err(LoadError::Unsupported {
+            path: path.to_path_buf(),
+            reason: format!(
+                "session_options.{entry}: it names files or libraries, which could lie outside of the model folder"
+            ),
+        });
+    }
     let threads = settled_threads(file, threads)?;
     let operators = crate::kernels::domain().map_err(|error| LoadError::Graph {
         path: path.to_path_buf(),
@@ -298,6 +303,23 @@ pub(super) fn session_settings(
         arena: file.enable_cpu_mem_arena.unwrap_or(true),
         entries: file.config_entries.clone().into_iter().collect(),
     })
+}
+
+/// Whether a configuration entry of ONNX Runtime has it read, write or load something by a path.
+fn names_file(entry: &str) -> bool {
+    const WORDS: [&str; 8] = [
+        "path",
+        "file",
+        "filename",
+        "filepath",
+        "folder",
+        "dir",
+        "directory",
+        "library",
+    ];
+    let entry = entry.to_ascii_lowercase();
+    let mut words = entry.split(|character: char| !character.is_ascii_alphanumeric());
+    entry.starts_with("ep.context") || words.any(|word| WORDS.contains(&word))
 }
 
 /// Threads of one operator. A session starts all of them at once and waits for each, so a number that the machine
@@ -318,7 +340,7 @@ fn settled_threads(
         ),
     };
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let most = cores.max(MOST_THREADS);
+    let most = cores.max(THREADS);
     match threads {
         Some(threads) if threads.get() > most => Err(LoadError::Option {
             name,

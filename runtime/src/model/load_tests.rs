@@ -274,6 +274,15 @@ fn options_that_the_model_cannot_serve_are_refused() {
     );
     assert_eq!(error.code(), ErrorCode::Unsupported, "{error}");
     assert!(error.to_string().contains("custom_ops_library"), "{error}");
+    for entry in [
+        "session.model_external_initializers_file_folder_path",
+        "ep.context_enable",
+    ] {
+        let options = format!(r#""session_options": {{"{entry}": "here"}}, "hidden_size""#);
+        let error = load_changed(r#""hidden_size""#, &options);
+        assert_eq!(error.code(), ErrorCode::Unsupported, "{error}");
+        assert!(error.to_string().contains(entry), "{error}");
+    }
 }
 
 #[test]

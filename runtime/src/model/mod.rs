@@ -1,5 +1,6 @@
 //! A loaded model: files, sessions, contract, memory plan.
 
+mod available;
 mod contract;
 pub(crate) mod graph_io;
 mod info;

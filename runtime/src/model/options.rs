@@ -54,10 +54,14 @@ pub struct LoadOptions {
     /// `engine.dynamic_batching.max_batch_size`, else 16.
     pub max_batch_size: Option<NonZeroUsize>,
     /// Key/value blocks of each layer. Default: the model's `engine.dynamic_batching.num_blocks`, else enough for
-    /// `max_batch_size` sequences of `max_sequence` tokens, but no more than fit 2 GiB.
+    /// `max_batch_size` sequences of `max_sequence` tokens, but no more than fit 2 GiB and half of the memory that is
+    /// available.
     pub kv_blocks: Option<NonZeroUsize>,
     /// Longest sequence in tokens, prompt included. Default, and upper limit: the model's `context_length`.
     pub max_sequence: Option<NonZeroUsize>,
+    /// Most bytes that the model may take by its memory plan, files that are mapped included. Default: no limit but what
+    /// is available. A key/value cache whose size is not chosen shrinks to what the limit leaves.
+    pub memory_limit: Option<u64>,
     /// The ONNX Runtime library. Default: `ORT_DYLIB_PATH`, else beside the executable, else `.ort/1.32.0` in a
     /// folder above the executable.
     pub library: Option<PathBuf>,
@@ -134,6 +138,18 @@ impl LoadOptions {
     #[must_use]
     pub fn max_sequence(mut self, tokens: usize) -> Self {
         self.max_sequence = NonZeroUsize::new(tokens);
+        self
+    }
+
+    /// Refuses a model that takes more bytes than this by its memory plan; 0 is the default.
+    ///
+    /// ```
+    /// let options = pawl::LoadOptions::new().memory_limit(4 << 30);
+    /// assert_eq!(options.memory_limit, Some(4 << 30));
+    /// ```
+    #[must_use]
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.memory_limit = (bytes > 0).then_some(bytes);
         self
     }
 

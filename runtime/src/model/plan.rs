@@ -1,10 +1,12 @@
 //! How much memory a model will take, before anything is allocated.
 
+use super::available::available_memory;
 use super::contract::{Contract, GraphContract};
 use super::options::LoadOptions;
 use super::spec::PagedSpec;
 use super::tensor_spec::DataType;
 use crate::error::LoadError;
+use crate::limits::CACHE_BYTES;
 use genai_config_schema::GenaiConfig;
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -14,8 +16,6 @@ use std::path::PathBuf;
 pub(super) const DEFAULT_BATCH: usize = 16;
 /// Tokens of one step where the configuration does not say.
 const DEFAULT_SCHEDULED_TOKENS: usize = 2048;
-/// Most bytes of key/value cache that are taken without being asked for.
-const CACHE_CAP: u64 = 2 << 30;
 
 /// Bytes of a float32 element.
 const FLOAT: u64 = 4;
@@ -81,7 +81,7 @@ impl Limits {
             .kv_blocks
             .map(NonZeroUsize::get)
             .or(file_blocks)
-            .unwrap_or_else(|| enough.min(affordable(contract)).max(1));
+            .unwrap_or_else(|| enough.min(affordable(contract, CACHE_BYTES)).max(1));
         let captured = state
             .fixed
             .iter()
@@ -99,13 +99,13 @@ impl Limits {
     }
 }
 
-/// Blocks that fit the cap.
-fn affordable(contract: &Contract) -> usize {
+/// Blocks that fit so many bytes.
+fn affordable(contract: &Contract, bytes: u64) -> usize {
     let per_block = caches(contract)
         .map(|(paged, size)| cache_bytes(paged, size, 1))
         .try_fold(0u64, |sum, bytes| sum.checked_add(bytes?))
         .unwrap_or(u64::MAX);
-    usize::try_from(CACHE_CAP / per_block.max(1)).unwrap_or(usize::MAX)
+    usize::try_from(bytes / per_block.max(1)).unwrap_or(usize::MAX)
 }
 
 /// Every key/value cache, and the bytes of its elements.
@@ -175,6 +175,37 @@ pub struct PlanEntry {
 }
 
 impl MemoryPlan {
+    /// Settles every size and plans. A cache whose size nobody chose takes at most half of what is available, and what
+    /// the memory limit leaves.
+    ///
+    /// # Errors
+    /// A plan over the memory limit; the message holds the plan.
+    pub(crate) fn settle(
+        config: &GenaiConfig,
+        contract: &Contract,
+        options: &LoadOptions,
+        graphs: &[(PathBuf, u64)],
+    ) -> Result<(Limits, Self), LoadError> {
+        let available = available_memory();
+        let mut limits = Limits::resolve(config, contract, options)?;
+        let batching = config.engine.dynamic_batching.as_ref();
+        let chosen = batching.is_some_and(|batching| batching.num_blocks.is_some());
+        if options.kv_blocks.is_none() && !chosen {
+            let without = Limits {
+                kv_blocks: 0,
+                ..limits
+            };
+            let rest = Self::new(config, contract, &without, graphs)?.total();
+            let limit = options.memory_limit.map(|limit| limit.saturating_sub(rest));
+            let room = available.map_or(u64::MAX, |bytes| bytes / 2);
+            let room = room.min(limit.unwrap_or(u64::MAX));
+            limits.kv_blocks = limits.kv_blocks.min(affordable(contract, room)).max(1);
+        }
+        let plan = Self::new(config, contract, &limits, graphs)?;
+        plan.refuse_over(options.memory_limit)?;
+        Ok((limits, plan))
+    }
+
     /// Plans a model. `graphs` are the graph files with their sizes in bytes.
     pub(crate) fn new(
         config: &GenaiConfig,
@@ -282,25 +313,40 @@ impl MemoryPlan {
         Ok(())
     }
 
-    /// Refuses a plan for the host that no machine of this size can serve: now, not in the middle of a step.
+    /// Refuses a plan for the host that cannot be served with the memory that is available: now, not in the middle of a
+    /// step.
     pub(crate) fn require_fit(&self) -> Result<(), LoadError> {
-        let Some(machine) = machine_memory() else {
-            return Ok(());
-        };
-        let needed = sum(self
-            .entries
-            .iter()
-            .filter(|e| e.allocated)
-            .map(|e| Some(e.bytes)));
-        match needed {
-            Some(needed) if needed <= machine => Ok(()),
-            _ => Err(LoadError::Memory {
+        self.refuse_impossible(available_memory())
+    }
+
+    fn refuse_over(&self, limit: Option<u64>) -> Result<(), LoadError> {
+        match limit {
+            Some(limit) if self.total() > limit => Err(LoadError::Memory {
                 reason: format!(
-                    "the model does not fit the {} of this machine; lower max_batch_size, kv_blocks or \
-                     max_sequence\n{self}",
-                    Bytes(machine)
+                    "the model needs {}, more than the memory limit of {}; raise it, or lower max_batch_size, \
+                     kv_blocks or max_sequence\n{self}",
+                    Bytes(self.total()),
+                    Bytes(limit)
                 ),
             }),
+            _ => Ok(()),
+        }
+    }
+
+    fn refuse_impossible(&self, available: Option<u64>) -> Result<(), LoadError> {
+        let allocated = self.entries.iter().filter(|entry| entry.allocated);
+        let needed = sum(allocated.map(|entry| Some(entry.bytes)));
+        match available {
+            Some(available) if needed.is_none_or(|needed| needed > available) => {
+                Err(LoadError::Memory {
+                    reason: format!(
+                        "the model does not fit the {} of memory that are available; lower max_batch_size, \
+                         kv_blocks or max_sequence\n{self}",
+                        Bytes(available)
+                    ),
+                })
+            }
+            _ => Ok(()),
         }
     }
 
@@ -440,16 +486,6 @@ fn cache_bytes(paged: &PagedSpec, size: u64, blocks: usize) -> Option<u64> {
         ],
         size,
     )
-}
-
-/// Bytes of memory in this machine, where the operating system says it in a file.
-fn machine_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-    kibibytes.checked_mul(1024)
 }
 
 #[cfg(test)]

@@ -73,13 +73,8 @@ fn plan(
     contract: &Contract,
     options: &LoadOptions,
 ) -> Result<MemoryPlan, LoadError> {
-    let limits = Limits::resolve(config, contract, options)?;
-    MemoryPlan::new(
-        config,
-        contract,
-        &limits,
-        &[(PathBuf::from("m/model.onnx"), 24)],
-    )
+    let graphs = [(PathBuf::from("m/model.onnx"), 24)];
+    MemoryPlan::settle(config, contract, options, &graphs).map(|(_, plan)| plan)
 }
 
 #[test]
@@ -152,7 +147,7 @@ fn the_default_cache_is_capped() {
     long.model.context_length = u32::MAX;
     let limits = Limits::resolve(&long, &contract(&[5, 3]), &LoadOptions::new()).unwrap();
     let block = 3 * 8 * (3 * 4 * 2 * 4);
-    assert_eq!(limits.kv_blocks as u64, CACHE_CAP / block);
+    assert_eq!(limits.kv_blocks as u64, CACHE_BYTES / block);
     assert_eq!(limits.sequence, u32::MAX as usize);
 }
 
@@ -171,7 +166,7 @@ fn sizes_that_no_machine_has_are_refused_with_the_plan() {
     )
     .unwrap_err();
     assert_eq!(error.code(), crate::ErrorCode::OutOfMemory);
-    if machine_memory().is_some() {
+    if available_memory().is_some() {
         let large = LoadOptions::new().kv_blocks(1 << 36);
         let plan = plan(&small, &contract(&[5, 3]), &large).unwrap();
         let error = plan.require_fit().unwrap_err();
@@ -180,6 +175,31 @@ fn sizes_that_no_machine_has_are_refused_with_the_plan() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn a_limit_shrinks_the_cache_and_then_refuses_with_the_plan() {
+    let (config, contract) = (config("{}"), contract(&[5, 3]));
+    let planned = |limit| plan(&config, &contract, &LoadOptions::new().memory_limit(limit));
+    let block = 3 * 8 * (3 * 4 * 2 * 4);
+    let free = planned(0).unwrap();
+    let total = free.total();
+    assert!(free.kv_blocks() > 3);
+    assert_eq!(planned(total).unwrap(), free);
+    let tight = planned(total - 2 * block).unwrap();
+    assert_eq!(tight.kv_blocks(), free.kv_blocks() - 2);
+    let least = total - (free.kv_blocks() as u64 - 1) * block;
+    assert_eq!(planned(least).unwrap().kv_blocks(), 1);
+    let error = planned(least - 1).unwrap_err();
+    assert_eq!(error.code(), crate::ErrorCode::OutOfMemory);
+    for part in ["memory limit of", "key/value cache, 1 blocks", "total"] {
+        assert!(error.to_string().contains(part), "{part}: {error}");
+    }
+    let chosen = LoadOptions::new()
+        .kv_blocks(free.kv_blocks())
+        .memory_limit(total - 1);
+    let error = plan(&config, &contract, &chosen).unwrap_err().to_string();
+    assert!(error.contains("memory limit of"), "{error}");
 }
 
 #[test]

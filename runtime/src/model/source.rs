@@ -3,7 +3,7 @@
 use super::contract::{self, Contract, GraphFile, Subject};
 use super::graph_io::GraphIo;
 use crate::error::LoadError;
-use genai_config_schema::{ConfigErrors, GenaiConfig, Manifest, Mtp};
+use genai_config_schema::{ConfigErrors, GenaiConfig, Manifest, Mtp, confined, regular_size};
 use std::path::{Path, PathBuf};
 
 /// Name of the configuration in a model folder.
@@ -32,8 +32,8 @@ impl Source {
         let mtp = enabled_head(&config);
         let mut graph_sizes = Vec::new();
         let mut graph = |name: &str| -> Result<GraphFile, LoadError> {
-            let path = folder.join(name);
-            graph_sizes.push((path.clone(), file_size(&path)?));
+            let (path, size) = graph_file(folder, name)?;
+            graph_sizes.push((path.clone(), size));
             read_graph(&path, name)
         };
         let decoder = graph(&config.model.decoder.filename)?;
@@ -76,13 +76,16 @@ pub(super) fn with_file(mut errors: ConfigErrors, path: &Path) -> ConfigErrors {
     errors
 }
 
-fn file_size(path: &Path) -> Result<u64, LoadError> {
-    std::fs::metadata(path)
-        .map(|found| found.len())
-        .map_err(|source| LoadError::File {
-            path: path.to_path_buf(),
-            source,
-        })
+/// The path of a graph, and its size in bytes.
+fn graph_file(folder: &Path, name: &str) -> Result<(PathBuf, u64), LoadError> {
+    let found = confined(folder, name).and_then(|path| {
+        let size = regular_size(&path)?;
+        Ok((path, size))
+    });
+    found.map_err(|source| LoadError::File {
+        path: folder.join(name),
+        source,
+    })
 }
 
 fn read_graph(path: &Path, name: &str) -> Result<GraphFile, LoadError> {

@@ -6,12 +6,10 @@ use super::cursor::{Cursor, Rules};
 use super::event::Reuse;
 use crate::engine::{EngineId, Kept};
 use crate::error::ErrorCode;
+use crate::limits::{PROMPT_BYTES, STOP_BYTES};
 use crate::sample::{Sampler, SamplingError, SamplingParams};
 use crate::speculate::{DraftSource, Drafts};
 use crate::text::{StopSet, Tokenizer, TokenizerError};
-
-/// Bytes of all stop strings together.
-const MAX_STOP_BYTES: usize = 256 << 10;
 
 /// What to generate. Nothing is checked before it is submitted to a model.
 ///
@@ -46,6 +44,13 @@ enum Prompt {
 }
 
 impl Request {
+    /// Most bytes of a prompt given as text; the longest contexts there are hold a few MB of text.
+    ///
+    /// ```
+    /// assert!("import os".len() <= pawl::Request::MAX_TEXT_BYTES);
+    /// ```
+    pub const MAX_TEXT_BYTES: usize = PROMPT_BYTES;
+
     fn new(prompt: Prompt) -> Request {
         Request {
             prompt,
@@ -275,6 +280,12 @@ impl Request {
                 let tokenizer = tokenizer.ok_or(SubmitError::NoTokenizer {
                     wanted: "a text prompt",
                 })?;
+                if text.len() > PROMPT_BYTES {
+                    return Err(SubmitError::PromptTextTooLong {
+                        bytes: text.len(),
+                        limit: PROMPT_BYTES,
+                    });
+                }
                 tokenizer.encode(text, *add_special_tokens)?
             }
         };
@@ -309,10 +320,10 @@ impl Request {
             return Err(SubmitError::EmptyStopString { index });
         }
         let bytes = self.stop.iter().map(String::len).sum();
-        if bytes > MAX_STOP_BYTES {
+        if bytes > STOP_BYTES {
             return Err(SubmitError::StopStringsTooLong {
                 bytes,
-                limit: MAX_STOP_BYTES,
+                limit: STOP_BYTES,
             });
         }
         if !self.stop.is_empty() && model.tokenizer.is_none() {
@@ -388,6 +399,15 @@ pub enum SubmitError {
         /// Tokens the model can hold.
         context_length: u64,
     },
+    /// The prompt's text is longer than any that is tokenized.
+    #[error("the prompt has {bytes} bytes of text, at most {limit} are tokenized")]
+    #[non_exhaustive]
+    PromptTextTooLong {
+        /// Bytes of the text.
+        bytes: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
     /// `max_new_tokens` is 0.
     #[error("max_new_tokens is 0: there is nothing to generate")]
     NothingToGenerate,
@@ -450,6 +470,7 @@ impl SubmitError {
             Self::EmptyPrompt
             | Self::UnknownToken { .. }
             | Self::PromptTooLong { .. }
+            | Self::PromptTextTooLong { .. }
             | Self::NothingToGenerate
             | Self::EmptyStopString { .. }
             | Self::StopStringsTooLong { .. }

@@ -2,20 +2,26 @@
 
 use std::path::{Path, PathBuf};
 
-use minijinja::Environment;
+use genai_config_schema::read_regular_text;
+use minijinja::machinery::{eval, get_compiled_template, make_string_output};
 use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment};
 use serde_json::{Map, Value};
 
+use super::guard::{self, Broken, Patience, Room};
 use super::jinja::{Raised, environment, normalize};
+use super::kept;
+use super::template_screen::screen;
+use crate::limits::{
+    TEMPLATE_BYTES, TEMPLATE_DEPTH, TEMPLATE_FUEL, TEMPLATE_FUEL_PER_BYTE, TEMPLATE_JSON_BYTES,
+    TEMPLATE_OUTPUT, TEMPLATE_STACK, TEMPLATE_TIME,
+};
 
-/// Work a template may do besides what grows with its input; a long chat needs a small part of it.
-const BASE_FUEL: u64 = 1_000_000;
-
-/// Work allowed per byte of input.
-const FUEL_PER_BYTE: u64 = 16;
-
-/// Largest template or tokenizer configuration read, in bytes.
-const LARGEST_FILE: u64 = 64 << 20;
+/// Where templates are rendered.
+const ROOM: Room = Room {
+    name: "pawl-template",
+    stack: TEMPLATE_STACK,
+};
 
 /// Names of the special tokens that templates may use.
 const SPECIAL_TOKENS: [&str; 7] = [
@@ -109,10 +115,12 @@ impl From<Map<String, Value>> for Message {
 /// ```
 #[derive(Debug)]
 pub struct ChatTemplate {
+    /// The templates, compiled.
     environment: Environment<'static>,
     /// Names of the templates; the first is used where none fits better.
     names: Vec<String>,
     special_tokens: Map<String, Value>,
+    patience: Patience,
 }
 
 /// A chat template that is missing, wrong, or refuses its input.
@@ -227,21 +235,24 @@ impl ChatTemplate {
     }
 
     fn compile(sources: Vec<(String, String)>) -> Result<ChatTemplate, TemplateError> {
-        let mut environment = environment();
-        let mut names = Vec::new();
-        for (name, source) in sources {
-            environment
-                .add_template_owned(name.clone(), normalize(&source))
-                .map_err(|error| TemplateError::Syntax {
-                    name: name.clone(),
-                    message: error_text(&error),
-                })?;
-            names.push(name);
+        let names: Vec<String> = sources.iter().map(|(name, _)| name.clone()).collect();
+        let failed = |name: Option<&String>, message: String| TemplateError::Syntax {
+            name: name.cloned().unwrap_or_default(),
+            message,
+        };
+        let most = usize::try_from(TEMPLATE_BYTES).unwrap_or(usize::MAX);
+        if let Some((name, source)) = sources.iter().find(|(_, source)| source.len() > most) {
+            let message = format!("has {} bytes, at most {most} are read", source.len());
+            return Err(failed(Some(name), message));
         }
+        // The parser calls itself for what nests and for what is chained.
+        let environment = guard::run(ROOM, TEMPLATE_TIME, move || parse(sources))
+            .unwrap_or_else(|broken| Err(failed(names.first(), broken.to_string())))?;
         Ok(ChatTemplate {
             environment,
             names,
             special_tokens: Map::new(),
+            patience: Patience::default(),
         })
     }
 
@@ -272,12 +283,13 @@ impl ChatTemplate {
         add_generation_prompt: bool,
         extra: &Map<String, Value>,
     ) -> Result<String, TemplateError> {
+        refuse_deep(messages, tools.unwrap_or_default(), extra)?;
         let messages = messages
             .iter()
             .map(|message| Value::Object(message.0.clone()))
             .collect();
         let tools = tools.map_or(Value::Null, |tools| Value::Array(tools.to_vec()));
-        let name = self.choose(!tools.is_null());
+        let name = self.choose(!tools.is_null()).to_owned();
         let mut variables = self.special_tokens.clone();
         variables.insert("messages".to_owned(), Value::Array(messages));
         variables.insert("tools".to_owned(), tools);
@@ -291,17 +303,12 @@ impl ChatTemplate {
                 .iter()
                 .map(|(key, value)| (key.clone(), value.clone())),
         );
-
-        let bytes = serde_json::to_string(&variables).map_or(0, |text| text.len());
-        let input_fuel = u64::try_from(bytes)
-            .unwrap_or(u64::MAX)
-            .saturating_mul(FUEL_PER_BYTE);
-        let mut environment = self.environment.clone();
-        environment.set_fuel(Some(BASE_FUEL.saturating_add(input_fuel)));
-        environment
-            .get_template(name)
-            .and_then(|template| template.render(Serde(&variables)))
-            .map_err(|error| render_error(&error))
+        let templates = self.environment.clone();
+        let work = move || render(&templates, &name, &variables);
+        match self.patience.run(ROOM, TEMPLATE_TIME, work) {
+            Ok(rendered) => rendered,
+            Err(broken) => Err(unrendered(&broken)),
+        }
     }
 
     fn choose(&self, tools: bool) -> &str {
@@ -318,7 +325,7 @@ fn sources(
     config: &Map<String, Value>,
 ) -> Result<Vec<(String, String)>, TemplateError> {
     let jinja = folder.join("chat_template.jinja");
-    if let Some(source) = read_text(&jinja)? {
+    if let Some(source) = read_text(&jinja, TEMPLATE_BYTES)? {
         return Ok(vec![("default".to_owned(), source)]);
     }
     let json = folder.join("chat_template.json");
@@ -365,30 +372,109 @@ fn special_token(value: &Value) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// The text of a file; `None` when there is no such file.
-fn read_text(path: &Path) -> Result<Option<String>, TemplateError> {
-    let failed = |source| TemplateError::Read {
-        path: path.to_path_buf(),
-        source,
-    };
-    match std::fs::metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(error)),
-        Ok(metadata) if metadata.len() > LARGEST_FILE => {
-            return Err(TemplateError::Format {
-                path: path.to_path_buf(),
-                key: "size".to_owned(),
-                expected: format!("at most {LARGEST_FILE} bytes, found {}", metadata.len()),
-            });
-        }
-        Ok(_) => {}
+/// An environment with the given templates.
+fn parse(sources: Vec<(String, String)>) -> Result<Environment<'static>, TemplateError> {
+    let mut environment = environment();
+    for (name, source) in sources {
+        let source = normalize(&source);
+        let wrong = |message| TemplateError::Syntax {
+            name: name.clone(),
+            message,
+        };
+        screen(&source, environment.syntax().clone()).map_err(wrong)?;
+        environment
+            .add_template_owned(name.clone(), source)
+            .map_err(|error| wrong(error_text(&error)))?;
     }
-    std::fs::read_to_string(path).map(Some).map_err(failed)
+    Ok(environment)
+}
+
+/// Runs a template. Other templates cannot be included: only the chosen one's program is bounded.
+fn render(
+    templates: &Environment<'static>,
+    name: &str,
+    variables: &Map<String, Value>,
+) -> Result<String, TemplateError> {
+    let failed = |error: &minijinja::Error| render_error(error);
+    let bytes = serde_json::to_string(variables).map_or(0, |text| text.len());
+    let input = u64::try_from(bytes).unwrap_or(u64::MAX);
+    let mut engine = environment();
+    let more = input.saturating_mul(TEMPLATE_FUEL_PER_BYTE);
+    engine.set_fuel(Some(TEMPLATE_FUEL.saturating_add(more)));
+    let template = templates.get_template(name).map_err(|e| failed(&e))?;
+    let compiled = get_compiled_template(&template);
+    let program = kept::bounded(&compiled.instructions);
+    let blocks = compiled.blocks.iter();
+    let blocks = blocks
+        .map(|(name, block)| (*name, kept::bounded(block)))
+        .collect();
+    let mut text = String::new();
+    eval(
+        &engine,
+        &program,
+        Serde(variables).into(),
+        &blocks,
+        &mut make_string_output(&mut text),
+        AutoEscape::None,
+    )
+    .map_err(|error| failed(&error))?;
+    if text.len() > TEMPLATE_OUTPUT {
+        let message = format!("its text has more than {TEMPLATE_OUTPUT} bytes");
+        return Err(TemplateError::Render { message });
+    }
+    Ok(text)
+}
+
+fn unrendered(broken: &Broken) -> TemplateError {
+    TemplateError::Render {
+        message: broken.to_string(),
+    }
+}
+
+/// Refuses input that is nested deeper than files can hold it: copying it and writing it out take stack by its depth.
+fn refuse_deep(
+    messages: &[Message],
+    tools: &[Value],
+    extra: &Map<String, Value>,
+) -> Result<(), TemplateError> {
+    let messages = messages.iter().flat_map(|message| message.0.values());
+    let mut open: Vec<(&Value, usize)> = messages
+        .chain(tools)
+        .chain(extra.values())
+        .map(|value| (value, 2))
+        .collect();
+    while let Some((value, depth)) = open.pop() {
+        let inner = depth + 1;
+        match value {
+            Value::Array(_) | Value::Object(_) if depth > TEMPLATE_DEPTH => {
+                let message = format!(
+                    "the messages or variables are nested deeper than {TEMPLATE_DEPTH} levels"
+                );
+                return Err(TemplateError::Render { message });
+            }
+            Value::Array(items) => open.extend(items.iter().map(|item| (item, inner))),
+            Value::Object(map) => open.extend(map.values().map(|item| (item, inner))),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// The text of a file of at most `most` bytes; `None` when there is no such file.
+fn read_text(path: &Path, most: u64) -> Result<Option<String>, TemplateError> {
+    match read_regular_text(path, most) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(TemplateError::Read {
+            path: path.to_path_buf(),
+            source,
+        }),
+    }
 }
 
 /// The JSON object of a file; `None` when there is no such file.
 fn read_object(path: &Path) -> Result<Option<Map<String, Value>>, TemplateError> {
-    let Some(text) = read_text(path)? else {
+    let Some(text) = read_text(path, TEMPLATE_JSON_BYTES)? else {
         return Ok(None);
     };
     let wrong = |message: String| TemplateError::Format {

@@ -2,12 +2,11 @@
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Value, ValueKind};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, escape_formatter};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, escape_formatter};
 
+use super::kept;
 use super::python_json::Dumps;
-
-/// Nested calls and blocks a template may use.
-const RECURSION: usize = 128;
+use crate::limits::{TEMPLATE_CALLS, TEMPLATE_OUTPUT};
 
 /// The message of `raise_exception`, found again as the source of the render error.
 #[derive(Debug, thiserror::Error)]
@@ -25,8 +24,9 @@ pub(super) fn environment() -> Environment<'static> {
         env.set_syntax(syntax);
     }
     env.set_auto_escape_callback(|_| AutoEscape::None);
-    env.set_recursion_limit(RECURSION);
-    env.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    env.set_recursion_limit(TEMPLATE_CALLS);
+    env.set_unknown_method_callback(python_method);
+    kept::add_filters(&mut env);
     env.set_formatter(|out, state, value| {
         let kind = value.kind();
         if kind == ValueKind::None {
@@ -44,6 +44,39 @@ pub(super) fn environment() -> Environment<'static> {
     env.add_function("raise_exception", raise_exception);
     env.add_function("strftime_now", strftime_now);
     env
+}
+
+/// Digits of a number in a format text; more would ask for more spaces than there is memory.
+const FORMAT_DIGITS: usize = 4;
+/// Bytes of a text that a method reads for one unit of fuel.
+const BYTES_PER_FUEL: usize = 4;
+
+/// Methods of Python's values. They know no fuel, so it is taken before.
+fn python_method(
+    state: &mut State<'_, '_>,
+    value: &Value,
+    method: &str,
+    args: &[Value],
+) -> Result<Value, Error> {
+    if let Some(text) = value.as_str() {
+        let bytes = u64::try_from(text.len() / BYTES_PER_FUEL).unwrap_or(u64::MAX);
+        state.consume_fuel(bytes)?;
+        if method == "format" && has_long_width(text) {
+            let message = format!("format: a number of more than {FORMAT_DIGITS} digits");
+            return Err(Error::new(ErrorKind::InvalidOperation, message));
+        }
+    }
+    minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args)
+}
+
+/// Whether a `{...}` of a format text holds a long number.
+fn has_long_width(text: &str) -> bool {
+    let mut fields = text.split('{').skip(1);
+    fields.any(|rest| {
+        let field = rest.split_once('}').map_or(rest, |(field, _)| field);
+        let mut runs = field.split(|character: char| !character.is_ascii_digit());
+        runs.any(|digits| digits.len() > FORMAT_DIGITS)
+    })
 }
 
 /// As in Python: none is not iterable, an undefined value is.
@@ -116,7 +149,9 @@ fn to_json(
     let json = serde_json::to_value(value).map_err(|error| {
         Error::new(ErrorKind::BadSerialization, "cannot write as JSON").with_source(error)
     })?;
-    Ok(dumps.write(&json))
+    dumps.write(&json, TEMPLATE_OUTPUT).map_err(|error| {
+        Error::new(ErrorKind::BadSerialization, "cannot write as JSON").with_source(error)
+    })
 }
 
 /// A template's text as the parser needs it: line ends become `\n`, as in jinja2, and

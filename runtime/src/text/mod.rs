@@ -2,12 +2,16 @@
 
 mod chat_template;
 mod detokenize;
+mod guard;
 mod jinja;
+mod kept;
 mod python_json;
 mod stop;
+mod template_screen;
 #[cfg(test)]
 mod template_tests;
 mod tokenizer;
+mod tokenizer_screen;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -2,8 +2,22 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use genai_config_schema::read_regular;
 use tokenizers::DecoderWrapper;
+
+use super::guard::{self, Broken, Patience, Room};
+use super::tokenizer_screen::screen;
+use crate::limits::{
+    TOKENIZE, TOKENIZE_PER_BYTE, TOKENIZER_BYTES, TOKENIZER_LOAD, TOKENIZER_STACK,
+};
+
+/// Where the tokenizer's own code runs.
+const ROOM: Room = Room {
+    name: "pawl-tokenizer",
+    stack: TOKENIZER_STACK,
+};
 
 /// Text to token ids and back.
 ///
@@ -149,6 +163,9 @@ pub enum TokenizerError {
 
 /// A Hugging Face tokenizer read from `tokenizer.json`.
 ///
+/// The file may come from anywhere: what it can ask for is bounded ([`crate::manual::limits`]), and where the code that
+/// runs it breaks down or takes too long, that is an error.
+///
 /// ```no_run
 /// use pawl::{HfTokenizer, Tokenizer};
 ///
@@ -157,9 +174,12 @@ pub enum TokenizerError {
 /// # Ok::<(), pawl::TokenizerError>(())
 /// ```
 pub struct HfTokenizer {
-    inner: tokenizers::Tokenizer,
+    inner: Arc<tokenizers::Tokenizer>,
     special: HashSet<u32>,
     spelling: Spelling,
+    patience: Patience,
+    /// The file, for messages.
+    origin: PathBuf,
 }
 
 /// How tokens spell their text.
@@ -196,11 +216,11 @@ impl HfTokenizer {
     /// ```
     pub fn from_file(path: impl AsRef<Path>) -> Result<HfTokenizer, TokenizerError> {
         let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|source| TokenizerError::Read {
+        let bytes = read_regular(path, TOKENIZER_BYTES).map_err(|source| TokenizerError::Read {
             path: path.to_path_buf(),
             source,
         })?;
-        HfTokenizer::parse(&bytes).map_err(|error| unusable(path, &error))
+        HfTokenizer::load(bytes, path)
     }
 
     /// Reads the content of a `tokenizer.json`.
@@ -218,12 +238,30 @@ impl HfTokenizer {
     /// # Ok::<(), pawl::TokenizerError>(())
     /// ```
     pub fn from_bytes(bytes: &[u8]) -> Result<HfTokenizer, TokenizerError> {
-        HfTokenizer::parse(bytes).map_err(|error| unusable(Path::new("tokenizer.json"), &error))
+        HfTokenizer::load(bytes.to_vec(), Path::new("tokenizer.json"))
     }
 
-    fn parse(bytes: &[u8]) -> Result<HfTokenizer, tokenizers::Error> {
-        let mut inner = tokenizers::Tokenizer::from_bytes(bytes)?;
-        inner.with_truncation(None)?;
+    fn load(bytes: Vec<u8>, path: &Path) -> Result<HfTokenizer, TokenizerError> {
+        let unusable = |message: String| TokenizerError::Parse {
+            path: path.to_path_buf(),
+            message,
+        };
+        let parsed = guard::run(ROOM, TOKENIZER_LOAD, move || HfTokenizer::parse(&bytes));
+        match parsed {
+            Ok(Ok(parsed)) => Ok(HfTokenizer {
+                origin: path.to_path_buf(),
+                ..parsed
+            }),
+            Ok(Err(message)) => Err(unusable(message)),
+            Err(broken) => Err(unusable(broken.to_string())),
+        }
+    }
+
+    fn parse(bytes: &[u8]) -> Result<HfTokenizer, String> {
+        screen(bytes)?;
+        let failed = |error: tokenizers::Error| error.to_string();
+        let mut inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(failed)?;
+        inner.with_truncation(None).map_err(failed)?;
         inner.with_padding(None);
         let added = inner.get_added_tokens_decoder();
         let special = added
@@ -233,17 +271,12 @@ impl HfTokenizer {
             .collect();
         let spelling = inner.get_decoder().map_or(Spelling::Other, spelling);
         Ok(HfTokenizer {
-            inner,
+            inner: Arc::new(inner),
             special,
             spelling,
+            patience: Patience::default(),
+            origin: PathBuf::new(),
         })
-    }
-}
-
-fn unusable(path: &Path, error: &tokenizers::Error) -> TokenizerError {
-    TokenizerError::Parse {
-        path: path.to_path_buf(),
-        message: error.to_string(),
     }
 }
 
@@ -265,22 +298,34 @@ fn spelling(decoder: &DecoderWrapper) -> Spelling {
     Spelling::Other
 }
 
+impl HfTokenizer {
+    /// What the tokenizer's code gave; where that broke, the file is to blame.
+    fn settled<T>(&self, done: Result<Result<T, String>, Broken>) -> Result<T, String> {
+        done.unwrap_or_else(|broken| Err(format!("{}: {broken}", self.origin.display())))
+    }
+}
+
 impl Tokenizer for HfTokenizer {
     fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, TokenizerError> {
-        self.inner
-            .encode_fast(text, add_special_tokens)
-            .map(|encoding| encoding.get_ids().to_vec())
-            .map_err(|error| TokenizerError::Encode {
-                message: error.to_string(),
-            })
+        let bytes = u32::try_from(text.len()).unwrap_or(u32::MAX);
+        let time = TOKENIZE.saturating_add(TOKENIZE_PER_BYTE.saturating_mul(bytes));
+        let (inner, text) = (Arc::clone(&self.inner), text.to_owned());
+        let work = move || {
+            let encoding = inner.encode_fast(text.as_str(), add_special_tokens);
+            let ids = encoding.map(|encoding| encoding.get_ids().to_vec());
+            ids.map_err(|error| error.to_string())
+        };
+        self.settled(self.patience.run(ROOM, time, work))
+            .map_err(|message| TokenizerError::Encode { message })
     }
 
     fn decode(&self, ids: &[u32], skip_special_tokens: bool) -> Result<String, TokenizerError> {
-        self.inner
-            .decode(ids, skip_special_tokens)
-            .map_err(|error| TokenizerError::Decode {
-                message: error.to_string(),
-            })
+        let decoded = guard::caught(|| {
+            let decoded = self.inner.decode(ids, skip_special_tokens);
+            decoded.map_err(|error| error.to_string())
+        });
+        self.settled(decoded)
+            .map_err(|message| TokenizerError::Decode { message })
     }
 
     fn token_to_id(&self, token: &str) -> Option<u32> {

@@ -7,6 +7,7 @@ use pawl_builder::{BuildOptions, BuildRequest, CheckpointOption, Dtype, Spelling
 
 /// Builds an ONNX model folder from a Hugging Face checkpoint.
 #[derive(Debug, Parser)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
 #[command(name = "build-model", version)]
 pub(crate) struct Args {
     /// Folder of the checkpoint: config.json and safetensors.
@@ -34,6 +35,9 @@ pub(crate) struct Args {
     /// Longest sequence in tokens [default: what the model allows].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     max_sequence: Option<u32>,
+    /// Refuse a checkpoint with NaN or infinite weights; without it they are kept, with a warning.
+    #[arg(long)]
+    refuse_nonfinite: bool,
     /// Replace the output if it is a model folder.
     #[arg(long)]
     force: bool,
@@ -52,6 +56,7 @@ impl Args {
         options.mtp = !self.no_mtp;
         options.spelling = self.spelling;
         options.max_sequence = self.max_sequence;
+        options.refuse_nonfinite = self.refuse_nonfinite;
         options.force = self.force;
         BuildRequest::new(&self.input, &self.output, options)
     }

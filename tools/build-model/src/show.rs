@@ -47,13 +47,28 @@ impl Drop for Bar {
 /// Prints the report. A reader that has gone away is no failure: the model is in place.
 pub(crate) fn finished(done: &Done, json: bool) {
     if json {
-        let _ = writeln!(io::stdout(), "{:#}", value(done));
+        print(&format!("{:#}\n", value(done)));
         return;
     }
     for warning in &done.report.warnings {
-        eprintln!("warning: {warning}");
+        let _ = writeln!(io::stderr(), "warning: {warning}");
     }
-    let _ = io::stdout().write_all(text(done).as_bytes());
+    print(&text(done));
+}
+
+fn print(text: &str) {
+    let mut output = io::stdout();
+    let printed = output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush());
+    if let Err(error) = printed
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        let _ = writeln!(
+            io::stderr(),
+            "warning: the report could not be printed: {error}"
+        );
+    }
 }
 
 fn value(done: &Done) -> Value {

@@ -9,6 +9,7 @@ use pawl::{
 };
 use serde_json::json;
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 /// Options of the command.
@@ -23,7 +24,12 @@ pub(crate) struct Args {
     #[arg(long)]
     chat: bool,
     /// Most tokens to generate per prompt.
-    #[arg(long, value_name = "N", default_value_t = 128)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 128,
+        allow_negative_numbers = true
+    )]
     max_new_tokens: u64,
     #[command(flatten)]
     sampling: SamplingArgs,
@@ -47,19 +53,19 @@ pub(crate) struct Args {
 #[command(next_help_heading = "Sampling (greedy unless one of these is given)")]
 pub(crate) struct SamplingArgs {
     /// Divides the logits; 0 is greedy.
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
     temperature: Option<f32>,
     /// Keeps the K most probable tokens; 0 keeps all.
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
     top_k: Option<u32>,
     /// Keeps the most probable tokens up to this total probability.
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     top_p: Option<f32>,
     /// Keeps tokens at least this times as probable as the most probable one.
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     min_p: Option<f32>,
     /// Makes sampling repeatable.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     seed: Option<u64>,
 }
 
@@ -100,7 +106,7 @@ pub(crate) struct SpeculationArgs {
     #[arg(long, value_name = "MODE")]
     speculation: Option<Speculation>,
     /// Drafts per step and prompt, from 1 to what the model captures; 3 by default.
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
     max_drafts: Option<usize>,
     /// How many drafts a step carries: always as many as there are.
     #[arg(long, value_enum, default_value_t = DraftPolicy::Fixed)]
@@ -134,9 +140,12 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let requests = args.prompts.requests(&args.model, args.chat)?;
     let model = args.load.load(&args.model)?;
     let plan = model.memory_plan().to_string();
-    let engine = Engine::new(model, &args.speculation.options())?;
+    // Whoever gives prompts by the thousand has them all queue.
+    let options = args.speculation.options();
+    let queue = options.max_unfinished.max(requests.len());
+    let engine = Engine::new(model, &options.max_unfinished(queue))?;
     for warning in engine.warnings() {
-        writeln!(std::io::stderr(), "warning: {warning}")?;
+        let _ = writeln!(std::io::stderr(), "warning: {warning}");
     }
     let params = args.sampling.params(engine.default_sampling());
     let mut handles = Vec::with_capacity(requests.len());
@@ -145,7 +154,7 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
         handles.push(handle.map_err(|source| CliError::Prompt { index, source })?);
     }
     if !args.json {
-        write!(std::io::stderr(), "{plan}\n\n")?;
+        let _ = write!(std::io::stderr(), "{plan}\n\n");
     }
     let several = handles.len() > 1;
     for (index, handle) in handles.into_iter().enumerate() {
@@ -177,17 +186,21 @@ impl Args {
     }
 }
 
-/// Prints a single prompt's text as it comes.
+/// Prints a single prompt's text as it comes; without a reader it is not generated to its end.
 pub(crate) fn print_stream(
     handle: RequestHandle,
 ) -> Result<Result<Completion, pawl::GenerateError>, CliError> {
     let mut output = std::io::stdout().lock();
     let mut broken = None;
-    let completion = handle.wait_streaming(|text| {
-        let written = output
-            .write_all(text.as_bytes())
-            .and_then(|()| output.flush());
-        broken = broken.take().or(written.err());
+    let completion = handle.wait_while(|text| {
+        let written = output.write_all(text.as_bytes());
+        match written.and_then(|()| output.flush()) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                broken.get_or_insert(error);
+                ControlFlow::Break(())
+            }
+        }
     });
     match broken {
         Some(error) => Err(error.into()),

@@ -20,7 +20,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Tokens per step; 0 runs them all at once.
-    #[arg(long, value_name = "N", default_value_t = 512)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 512,
+        allow_negative_numbers = true
+    )]
     chunk: usize,
     #[command(flatten)]
     load: LoadArgs,

@@ -9,10 +9,14 @@ mod logits;
 mod prompts;
 
 use clap::{Parser, Subcommand};
+use error::CliError;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Exit code for everything that was refused or failed.
 const FAILED: u8 = 2;
+/// Exit code when the reader of the output has gone: what a shell reports of a process that ends by SIGPIPE.
+const READER_GONE: u8 = 141;
 
 /// Runs hybrid language models on ONNX Runtime.
 #[derive(Debug, Parser)]
@@ -35,7 +39,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Args::parse().command {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(answer) => return tell(&answer),
+    };
+    let outcome = match args.command {
         Command::Chat(args) => chat::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Inspect(args) => inspect::run(&args),
@@ -43,9 +51,26 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(FAILED)
-        }
+        Err(error) => failed(&error),
     }
+}
+
+/// Prints a help text, or what is wrong with the command line.
+fn tell(answer: &clap::Error) -> ExitCode {
+    match answer.print() {
+        Ok(()) if answer.use_stderr() => ExitCode::from(FAILED),
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&CliError::Output(error)),
+    }
+}
+
+/// Says what went wrong, where anybody can hear it.
+fn failed(error: &CliError) -> ExitCode {
+    if let CliError::Output(cause) = error
+        && cause.kind() == io::ErrorKind::BrokenPipe
+    {
+        return ExitCode::from(READER_GONE);
+    }
+    let _ = writeln!(io::stderr(), "error: {error}");
+    ExitCode::from(FAILED)
 }

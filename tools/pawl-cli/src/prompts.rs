@@ -3,6 +3,8 @@
 use crate::error::CliError;
 use crate::load::Ids;
 use pawl::{ChatTemplate, Message, Request};
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Where prompts come from. Each may be given several times.
@@ -12,7 +14,7 @@ pub(crate) struct PromptArgs {
     /// A text to continue.
     #[arg(long, value_name = "TEXT")]
     prompt: Vec<String>,
-    /// A file with a text to continue.
+    /// A file or pipe with a text to continue.
     #[arg(long, value_name = "FILE")]
     prompt_file: Vec<PathBuf>,
     /// Token ids to continue, such as 1,2,3.
@@ -28,7 +30,7 @@ impl PromptArgs {
         }
         let mut texts = self.prompt.clone();
         for file in &self.prompt_file {
-            texts.push(std::fs::read_to_string(file).map_err(|e| CliError::file(file, e))?);
+            texts.push(read(file).map_err(|reason| CliError::file(file, reason))?);
         }
         let template = if chat {
             Some(ChatTemplate::load(model)?)
@@ -49,6 +51,25 @@ impl PromptArgs {
         );
         Ok(requests)
     }
+}
+
+/// The text of a file or a pipe: no more than a prompt can have, since a device may never end.
+fn read(file: &Path) -> Result<String, String> {
+    let most = Request::MAX_TEXT_BYTES;
+    let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+    let mut bytes = Vec::new();
+    File::open(file)
+        .and_then(|file| file.take(limit).read_to_end(&mut bytes))
+        .map_err(|error| error.to_string())?;
+    if bytes.len() > most {
+        return Err(format!(
+            "is larger than {most} bytes, the most that a prompt can have"
+        ));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        format!("is not UTF-8 text: byte {at} begins no character")
+    })
 }
 
 fn render(template: &ChatTemplate, text: String) -> Result<String, CliError> {

@@ -123,7 +123,7 @@ proptest! {
         let dtype = [Dtype::F32, Dtype::F16, Dtype::Bf16][target];
         let mut bytes = Vec::new();
         let mut sink = |block: &[u8]| { bytes.extend_from_slice(block); Ok(()) };
-        Converter::new().convert(&checkpoint, &weight, dtype, &mut sink).unwrap();
+        Converter::new(false).convert(&checkpoint, &weight, dtype, &mut sink).unwrap();
         let one = f32::from(u8::from(add_one));
         let naive: Vec<u8> = expected.iter().flat_map(|value| match dtype {
             Dtype::F16 => f16::from_f32(value + one).to_le_bytes().to_vec(),
@@ -177,7 +177,7 @@ fn one_is_added_in_float32() {
         sum.extend_from_slice(block);
         Ok(())
     };
-    Converter::new()
+    Converter::new(false)
         .convert(&checkpoint, &weight, Dtype::F32, &mut sink)
         .unwrap();
     assert_eq!(sum, (stored.to_f32() + 1.0).to_le_bytes());
@@ -202,7 +202,7 @@ fn values_that_are_not_finite_are_kept_and_counted() {
         ("good", "F32", vec![1], &bytes[4..8]),
     ];
     let checkpoint = checkpoint(folder.path(), &tensors);
-    let mut converter = Converter::new();
+    let mut converter = Converter::new(false);
     let mut kept = Vec::new();
     let mut sink = |block: &[u8]| {
         kept.extend_from_slice(block);
@@ -278,7 +278,7 @@ fn a_large_tensor_goes_through_the_same_buffers() {
     super::super::testing::raw(&path, &header, &f32_bytes(&values));
     let checkpoint = Checkpoint::open(folder.path()).unwrap();
 
-    let mut converter = Converter::new();
+    let mut converter = Converter::new(false);
     let buffers = |c: &Converter| {
         (
             c.raw.as_ptr(),

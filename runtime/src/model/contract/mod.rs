@@ -11,6 +11,10 @@ mod step;
 #[cfg(test)]
 mod tests;
 mod weights;
+mod wiring;
+mod wiring_layout;
+#[cfg(test)]
+mod wiring_tests;
 
 pub use report::{ContractCode, ContractErrors, ContractMismatch};
 
@@ -120,6 +124,7 @@ fn check_decoder(subject: &Subject<'_>, findings: &mut Findings) -> GraphContrac
         fixed,
         captures_in_mixed_steps: manifest.captures_in_mixed_steps,
     };
+    wiring::check(&graph.io, &signature, &state, findings);
     GraphContract {
         signature,
         state,
@@ -152,6 +157,7 @@ fn check_head(
         fixed: Vec::new(),
         captures_in_mixed_steps: true,
     };
+    wiring::check(&graph.io, &signature, &state, findings);
     GraphContract {
         signature,
         state,

@@ -68,6 +68,10 @@ codes! {
     P5 "A weight lies outside of the model folder, or a data file is missing or of another length than the weights in it.",
     P6 "A shared weight is not what the graph declares.",
     P7 "A state has another row shape or element type than its group declares.",
+    P8 "An operator reads an input that is declared as something else.",
+    P9 "A state or its checkpoints come from an operator of something else.",
+    P10 "Logits are not of the rows that are asked for, or hidden rows not of all tokens.",
+    P11 "An operator is built for other checkpoints than are declared.",
 }
 
 impl fmt::Display for ContractCode {

@@ -115,15 +115,15 @@ fn graph(name: &str, inputs: &[Line], outputs: &[Line]) -> GraphFile {
 }
 
 /// A model that can be changed before it is checked.
-struct Case {
+pub(super) struct Case {
     folder: tempfile::TempDir,
     config: String,
-    decoder: GraphFile,
+    pub(super) decoder: GraphFile,
     head: GraphFile,
 }
 
 impl Case {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
             config: CONFIG.to_owned(),
@@ -142,7 +142,7 @@ impl Case {
         self.decoder.io.outputs.retain(|spec| spec.name != name);
     }
 
-    fn check(&self) -> Result<Contract, ContractErrors> {
+    pub(super) fn check(&self) -> Result<Contract, ContractErrors> {
         let config = GenaiConfig::from_json(&self.config).unwrap();
         let manifest = config.manifest().unwrap();
         check(&Subject {
@@ -155,7 +155,7 @@ impl Case {
     }
 
     /// (graph, tensor, code) of every mismatch.
-    fn mismatches(&self) -> Vec<(String, String, &'static str)> {
+    pub(super) fn mismatches(&self) -> Vec<(String, String, &'static str)> {
         let errors = self.check().err();
         let mismatches = errors.into_iter().flat_map(|errors| errors.mismatches);
         mismatches
@@ -444,6 +444,20 @@ fn state_by_rows_is_checked_in_its_own_layout() {
         half.mismatches().iter().map(|m| m.2).collect::<Vec<_>>(),
         ["M2", "M3"]
     );
+}
+
+/// The tests here, of weights and of the wiring name every code.
+#[test]
+fn every_code_is_tested() {
+    let tests = [
+        include_str!("tests.rs"),
+        include_str!("tests/weights.rs"),
+        include_str!("wiring_tests.rs"),
+    ]
+    .concat();
+    for code in ContractCode::ALL {
+        assert!(tests.contains(&format!("\"{code}\"")), "{code}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::{GraphFile, Subject};
 use crate::exec::SharedTensor;
 use crate::model::graph_io::{ExternalData, Initializer};
 use crate::model::tensor_spec::DataType;
-use genai_config_schema::SharedInitializer;
+use genai_config_schema::{SharedInitializer, confined, regular_size};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
@@ -112,17 +112,20 @@ impl DataFiles<'_> {
     fn check(self, findings: &mut Findings) -> Vec<(PathBuf, u64)> {
         let mut sizes = Vec::new();
         for (path, file) in self.files {
-            let size = std::fs::metadata(&path)
-                .ok()
-                .filter(std::fs::Metadata::is_file);
-            let size = size.map(|found| found.len());
-            let fits = match size {
-                Some(size) if file.whole => size == file.end,
-                Some(size) => size >= file.end,
-                None => false,
+            let size = confined(self.folder, &file.location).and_then(|_| regular_size(&path));
+            let fits = match &size {
+                Ok(size) if file.whole => *size == file.end,
+                Ok(size) => *size >= file.end,
+                Err(_) => false,
             };
             if !fits {
-                let found = size.map_or("missing".to_owned(), |size| format!("{size} bytes long"));
+                let found = match &size {
+                    Ok(size) => format!("{size} bytes long"),
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                        "missing".to_owned()
+                    }
+                    Err(error) => format!("unreadable: {error}"),
+                };
                 findings.start(&file.graph);
                 let expected = format!("{} bytes long", file.end);
                 findings.add(ContractCode::P5, &file.location, expected, found);

@@ -1,0 +1,70 @@
+//! Limits: what is refused because it is too much, and why the bound is where it is.
+//!
+//! Whatever comes from outside (a model folder, a template, a prompt) is bounded before it is used. All bounds of this
+//! crate are in one module of constants, and each has its line here. Those of the configuration's format are
+//! `genai_config_schema::MAX_BYTES` (1 MiB), `MAX_DEPTH` (24) and `MAX_ERRORS` (1000); those of checkpoints are in
+//! `pawl-builder`'s module `limits` and in `pawl_models::limits`.
+//!
+//! Files are opened only when they are regular files, links followed: a pipe would wait for a writer, a device never
+//! end. Files that a configuration names must stay in the model folder, also through links.
+//!
+//! # Graphs
+//!
+//! | constant | value | why |
+//! |---|---|---|
+//! | `GRAPH_BYTES` | 2147483647 | a protobuf message cannot be longer |
+//! | `GRAPH_FIELDS` | 4194304 | reading more takes seconds; a graph of 10,000 nodes has 300,000 |
+//! | `GRAPH_ITEMS` | 131072 | each node or tensor takes some 200 bytes in memory, whatever it takes in the file |
+//! | `GRAPH_NAME_BYTES` | 65536 | no name is longer |
+//! | `GRAPH_TEXT_BYTES` | 67108864 | all names together are kept in memory |
+//! | `GRAPH_SHAPE_BYTES` | 1024 | no tensor has more than a hundred axes |
+//!
+//! # Tokenizers
+//!
+//! The code that reads and runs `tokenizer.json` is not Pawl's. It runs on a thread of its own; a panic is an error, and
+//! so is a task that is not done in time. A thread cannot be stopped: a tokenizer that was too slow once is not used again.
+//!
+//! | constant | value | why |
+//! |---|---|---|
+//! | `TOKENIZER_BYTES` | 67108864 | the largest vocabularies take 40 MB; in memory they take ten times that |
+//! | `TOKENIZER_STEPS` | 64 | no pipeline has ten |
+//! | `TOKENIZER_GROWTH` | 64 | a chain of replacements multiplies the text; usual ones triple it |
+//! | `TOKENIZER_REPLACEMENT` | 256 | the longest replacement of a Unicode character has 33 bytes |
+//! | `PATTERN_BYTES` | 16384 | usual patterns have 300 bytes, and a program grows with its pattern |
+//! | `PATTERN_REPEATS` | 10000 | counted repetitions are written out, inner ones once for each outer one |
+//! | `TOKENIZER_STACK` | 67108864 | parsers and steps call themselves as deep as the file nests |
+//! | `TOKENIZER_LOAD` | 120 s | the largest takes seconds, on a busy machine more |
+//! | `TOKENIZE` | 10 s | a prompt takes milliseconds; a pattern that backtracks has no end |
+//! | `TOKENIZE_PER_BYTE` | 20 us | what slow tokenizers need, a hundred times over |
+//! | `PROMPT_BYTES` | 8388608 | contexts of a million tokens hold 4 MB of text; a tokenizer takes 150 bytes per byte at worst |
+//!
+//! # Chat templates
+//!
+//! A template is a program. It runs on a thread of its own as well, with fuel for instructions and data, and every list or
+//! mapping that it makes is walked once: the engine itself does not notice a value of 2^40 parts, or one that holds itself.
+//!
+//! | constant | value | why |
+//! |---|---|---|
+//! | `TEMPLATE_BYTES` | 262144 | the longest published have 40 KB; the parser calls itself once for a sign or a bracket |
+//! | `TEMPLATE_JSON_BYTES` | 16777216 | some `tokenizer_config.json` list a vocabulary |
+//! | `TEMPLATE_FUEL` | 1000000 | a long chat needs a hundredth; it buys 64 MB of data |
+//! | `TEMPLATE_FUEL_PER_BYTE` | 16 | a template handles each byte of the chat a few times |
+//! | `TEMPLATE_CALLS` | 128 | macros call each other two or three deep |
+//! | `TEMPLATE_DEPTH` | 128 | JSON readers stop there, too |
+//! | `TEMPLATE_VALUES` | 1048576 | more than a chat that fits a context has |
+//! | `TEMPLATE_OUTPUT` | 67108864 | more than a prompt can have |
+//! | `TEMPLATE_STACK` | 268435456 | for the longest chain of signs that a template can hold; unused pages cost nothing |
+//! | `TEMPLATE_TIME` | 5 s | a rendering takes milliseconds |
+//!
+//! # Requests and memory
+//!
+//! | constant | value | why |
+//! |---|---|---|
+//! | `STOP_BYTES` | 262144 | stop strings become an automaton of forty times their size |
+//! | `UNFINISHED` | 1024 | each waiting request keeps its prompt; the caller may choose another number |
+//! | `THREADS` | 256 | a session starts all threads at once, and a number that a machine cannot have takes it down |
+//! | `CACHE_BYTES` | 2147483648 | a cache that nobody sized should leave room for the rest of the machine |
+//!
+//! A key/value cache whose size is not chosen takes at most half of the memory that is available, and a plan that does not
+//! fit what is available, or the limit of [`LoadOptions::memory_limit`](crate::LoadOptions::memory_limit), is refused
+//! before anything is allocated.

@@ -1,0 +1,132 @@
+//! What a case is.
+
+use std::path::Path;
+use std::sync::Arc;
+
+/// Stands for the folder of the case in arguments and variables.
+pub(crate) const HERE: &str = "{here}";
+
+/// Makes the files of a case in its folder.
+pub(crate) type Make = Arc<dyn Fn(&Path) + Send + Sync>;
+
+/// One case.
+#[derive(Clone)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) make: Make,
+    pub(crate) tool: &'static str,
+    pub(crate) args: Vec<String>,
+    pub(crate) variables: Vec<(&'static str, String)>,
+    pub(crate) output: Output,
+    /// Most bytes that a file written by the tool may have, as on a full disk.
+    pub(crate) disk: Option<u64>,
+    pub(crate) code: i32,
+    /// What standard error must hold, or standard output where the case succeeds.
+    pub(crate) words: Vec<String>,
+    /// Whether the case leaves files, as a success may.
+    pub(crate) writes: bool,
+}
+
+/// Where standard output goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    Read,
+    /// To a device that is full.
+    Full,
+    /// Nowhere.
+    Closed,
+    /// To a pipe whose reader has gone.
+    Gone,
+    /// Standard error to a device that is full.
+    ErrorsFull,
+}
+
+impl Case {
+    /// A case that must be refused with exit code 2 and a message that holds `words`.
+    pub(crate) fn new(
+        name: impl Into<String>,
+        tool: &'static str,
+        args: &[&str],
+        words: &[&str],
+        make: impl Fn(&Path) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            make: Arc::new(make),
+            tool,
+            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+            variables: Vec::new(),
+            output: Output::Read,
+            disk: None,
+            code: 2,
+            words: words.iter().map(|word| (*word).to_owned()).collect(),
+            writes: false,
+        }
+    }
+
+    /// A build of `{here}/in` to `{here}/to/out`.
+    pub(crate) fn build(
+        name: impl Into<String>,
+        more: &[&str],
+        words: &[&str],
+        make: impl Fn(&Path) + Send + Sync + 'static,
+    ) -> Self {
+        let mut args = vec!["--input", "{here}/in", "--output", "{here}/to/out"];
+        args.extend(more);
+        Self::new(name, "build-model", &args, words, make)
+    }
+
+    /// `pawl inspect {here}/model`.
+    pub(crate) fn inspect(
+        name: impl Into<String>,
+        words: &[&str],
+        make: impl Fn(&Path) + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(name, "pawl", &["inspect", "{here}/model"], words, make)
+    }
+
+    /// `pawl generate --model {here}/model --max-new-tokens 2`, and more.
+    pub(crate) fn generate(
+        name: impl Into<String>,
+        more: &[&str],
+        words: &[&str],
+        make: impl Fn(&Path) + Send + Sync + 'static,
+    ) -> Self {
+        let mut args = vec![
+            "generate",
+            "--model",
+            "{here}/model",
+            "--max-new-tokens",
+            "2",
+        ];
+        args.extend(more);
+        Self::new(name, "pawl", &args, words, make)
+    }
+
+    /// The exit code that is expected instead of 2.
+    pub(crate) fn code(mut self, code: i32) -> Self {
+        self.code = code;
+        self
+    }
+
+    /// The case succeeds and leaves its output.
+    pub(crate) fn succeeds(mut self) -> Self {
+        self.writes = true;
+        self.code(0)
+    }
+
+    pub(crate) fn output(mut self, output: Output) -> Self {
+        self.output = output;
+        self
+    }
+
+    pub(crate) fn disk(mut self, bytes: u64) -> Self {
+        self.disk = Some(bytes);
+        self
+    }
+
+    pub(crate) fn variable(mut self, name: &'static str, value: &str) -> Self {
+        self.variables.push((name, value.to_owned()));
+        self
+    }
+}

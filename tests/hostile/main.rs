@@ -1,0 +1,78 @@
+//! Hostile input: whatever the tools are fed, they answer with a clear message and an exit code, lose nothing, leave
+//! nothing behind, and never panic, abort, hang or eat the machine.
+//!
+//! Every case is a small folder made by code, a command, the exit code it must have and words that its message must
+//! hold: the file, key or option that is to blame. Each runs in a process of its own under bounds of memory and time.
+//! The cases of one file run in one test, which lists all that went wrong.
+//!
+//! The commands are those beside this program: `cargo xtask test` builds them, and so does
+//! `cargo build -p build-model -p pawl-cli`.
+
+#![cfg(target_os = "linux")]
+#![allow(
+    missing_docs,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::cast_possible_truncation,
+    clippy::print_stdout,
+    clippy::wildcard_enum_match_arm,
+    reason = "a case stops where its set-up fails"
+)]
+#![allow(
+    clippy::too_many_lines,
+    reason = "most functions here are tables of cases"
+)]
+
+mod case;
+mod checkpoints;
+mod configs;
+mod graphs;
+mod libraries;
+mod links;
+mod onnx;
+mod requests;
+mod run;
+mod settings;
+mod streams;
+mod templates;
+mod tokenizers;
+mod world;
+
+use case::Case;
+
+/// Runs the cases of one file, two at a time.
+fn all_hold(cases: &[Case]) {
+    let wrong = run::all(cases);
+    let count = wrong.len();
+    assert!(
+        wrong.is_empty(),
+        "{count} of {} cases are wrong:\n{}",
+        cases.len(),
+        wrong.join("\n")
+    );
+}
+
+macro_rules! tables {
+    ($($module:ident)*) => {
+        $(
+            #[test]
+            fn $module() {
+                all_hold(&$module::cases());
+            }
+        )*
+
+        #[test]
+        fn names_are_unique_and_the_collection_is_large() {
+            let all = [$($module::cases()),*].concat();
+            let mut names: Vec<&str> = all.iter().map(|case| case.name.as_str()).collect();
+            names.sort_unstable();
+            let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
+            assert_eq!(twice, None);
+            let before = names.len();
+            assert!(before >= 200, "{before} cases");
+        }
+    };
+}
+
+tables! { checkpoints settings configs graphs libraries links tokenizers templates requests streams }

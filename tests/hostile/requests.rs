@@ -1,0 +1,379 @@
+//! Prompts, options and limits of generation.
+
+use std::fs;
+
+use serde_json::json;
+
+use super::case::Case;
+use super::world::{edit, link, model, set, tensors, write};
+
+pub(crate) fn cases() -> Vec<Case> {
+    [options(), prompts(), stops(), memory(), weights()].concat()
+}
+
+fn ids(name: &str, more: &[&str], words: &[&str]) -> Case {
+    let all = [&["--ids", "5,6,7"], more].concat();
+    Case::generate(name, &all, words, model)
+}
+
+/// Options that are no numbers, or numbers that cannot be.
+fn options() -> Vec<Case> {
+    let table: &[(&[&str], &str)] = &[
+        (&["--temperature", "-1"], "temperature"),
+        (&["--temperature", "nan"], "temperature"),
+        (&["--temperature", "inf"], "temperature"),
+        (&["--temperature", "1e400"], "temperature"),
+        (&["--temperature", "warm"], "--temperature"),
+        (&["--top-p", "-0.5"], "top_p"),
+        (&["--top-p", "1.01"], "top_p"),
+        (&["--top-p", "nan"], "top_p"),
+        (&["--min-p", "-1"], "min_p"),
+        (&["--min-p", "2"], "min_p"),
+        (&["--top-k", "-1"], "--top-k"),
+        (&["--top-k", "4294967296"], "--top-k"),
+        (&["--top-k", "1.5"], "--top-k"),
+        (&["--seed", "-1"], "--seed"),
+        (&["--seed", "18446744073709551616"], "--seed"),
+        (&["--max-drafts", "0"], "drafts"),
+        (&["--max-drafts", "8"], "drafts"),
+        (&["--max-drafts", "-1"], "--max-drafts"),
+        (&["--max-drafts", "18446744073709551615"], "drafts"),
+        (&["--speculation", "crystal"], "--speculation"),
+        (&["--threads", "0"], "--threads"),
+        (&["--threads", "-2"], "--threads"),
+        (&["--threads", "100000"], "threads"),
+        (&["--draft-policy", "wild"], "--draft-policy"),
+        (&["--stop", ""], "stop string 0"),
+        (&["--chat"], "--chat"),
+        (&["--frobnicate"], "--frobnicate"),
+        (&["surplus"], "surplus"),
+        (&["--memory-limit", "0"], "--memory-limit"),
+        (&["--memory-limit", "-1"], "--memory-limit"),
+        (&["--memory-limit", "lots"], "--memory-limit"),
+        (
+            &["--memory-limit", "99999999999999999999GiB"],
+            "--memory-limit",
+        ),
+    ];
+    let mut cases: Vec<Case> = table
+        .iter()
+        .map(|(more, word)| ids(&more.join(" "), more, &[word]))
+        .collect();
+    for budget in ["0", "-1", "many", "18446744073709551616"] {
+        let args = [
+            "generate",
+            "--model",
+            "{here}/model",
+            "--ids",
+            "5",
+            "--max-new-tokens",
+            budget,
+        ];
+        let name = format!("--max-new-tokens {budget}");
+        cases.push(Case::new(name, "pawl", &args, &["max"], model));
+    }
+    let endless = [
+        "generate",
+        "--model",
+        "{here}/model",
+        "--ids",
+        "5",
+        "--ignore-eos",
+        "--json",
+        "--max-new-tokens",
+        "18446744073709551615",
+    ];
+    cases.push(
+        Case::new(
+            "a budget of 2^64 ends with the context",
+            "pawl",
+            &endless,
+            &["context_length"],
+            |here| {
+                model(here);
+                edit(&here.join("model/genai_config.json"), |config| {
+                    set(config, "/model/context_length", json!(40));
+                    set(config, "/search/max_length", json!(40));
+                });
+            },
+        )
+        .succeeds(),
+    );
+    for (name, value, word) in [
+        ("PAWL_THREADS", "0", "PAWL_THREADS"),
+        ("PAWL_THREADS", "many", "PAWL_THREADS"),
+        ("PAWL_THREADS", "99999999", "PAWL_THREADS"),
+    ] {
+        cases.push(ids(&format!("{name} of {value}"), &[], &[word]).variable(name, value));
+    }
+    cases
+}
+
+fn prompts() -> Vec<Case> {
+    let case = |name: &str, more: &[&str], words: &[&str]| Case::generate(name, more, words, model);
+    let long = vec!["5"; 2048].join(",");
+    let file = |name: &str, bytes: Vec<u8>, words: &[&str]| {
+        Case::generate(
+            name,
+            &["--prompt-file", "{here}/prompt"],
+            words,
+            move |here| {
+                model(here);
+                write(&here.join("prompt"), &bytes);
+            },
+        )
+    };
+    let many: Vec<&str> = std::iter::repeat_n(["--ids", "5"], 1500)
+        .flatten()
+        .collect();
+    let mut cases = vec![
+        case("no prompt", &[], &["--prompt"]),
+        case("an empty prompt", &["--prompt", ""], &["prompt 0", "empty"]),
+        case("an empty list of ids", &["--ids", ""], &["--ids"]),
+        case("ids that are words", &["--ids", "5,six"], &["--ids", "six"]),
+        case("a negative id", &["--ids", "5,-6"], &["--ids", "-6"]),
+        case(
+            "an id of 2^32",
+            &["--ids", "4294967296"],
+            &["--ids", "4294967296"],
+        ),
+        case(
+            "an id outside of the vocabulary",
+            &["--ids", "5,331"],
+            &["prompt token 1 is 331", "331 tokens"],
+        ),
+        case(
+            "the second of two prompts outside",
+            &["--ids", "5", "--ids", "4294967295"],
+            &["prompt 1", "4294967295"],
+        ),
+        case(
+            "a prompt as long as the context",
+            &["--ids", &long],
+            &["2048 tokens", "2048"],
+        ),
+        case(
+            "a chat of ids",
+            &["--chat", "--ids", "5"],
+            &["--chat", "--ids"],
+        ),
+        Case::new(
+            "1,500 prompts queue",
+            "pawl",
+            &[
+                &[
+                    "generate",
+                    "--model",
+                    "{here}/model",
+                    "--json",
+                    "--max-new-tokens",
+                    "1",
+                ],
+                &many[..],
+            ]
+            .concat(),
+            &["tokens"],
+            model,
+        )
+        .succeeds(),
+        file("an empty prompt file", Vec::new(), &["prompt 0", "empty"]),
+        file(
+            "a file that is not UTF-8",
+            b"abc\xFFdef".to_vec(),
+            &["{here}/prompt", "byte 3"],
+        ),
+        file(
+            "a file of 17 MB",
+            vec![b'a'; 17 << 20],
+            &["{here}/prompt", "is larger than"],
+        ),
+        file(
+            "a file longer than the context",
+            vec![b'a'; 3000],
+            &["prompt 0", "3000 tokens"],
+        ),
+        Case::generate(
+            "a prompt file that is not there",
+            &["--prompt-file", "{here}/prompt"],
+            &["{here}/prompt"],
+            model,
+        ),
+        Case::generate(
+            "a prompt file that is a folder",
+            &["--prompt-file", "{here}/model"],
+            &["{here}/model", "directory"],
+            model,
+        ),
+        Case::generate(
+            "a prompt file without end",
+            &["--prompt-file", "{here}/prompt"],
+            &["{here}/prompt", "is larger than"],
+            |here| {
+                model(here);
+                link(std::path::Path::new("/dev/zero"), &here.join("prompt"));
+            },
+        ),
+        Case::generate(
+            "a text for a model without a tokenizer",
+            &["--prompt", "x"],
+            &["no tokenizer"],
+            |here| {
+                model(here);
+                fs::remove_file(here.join("model/tokenizer.json")).unwrap();
+            },
+        ),
+        Case::generate(
+            "a prompt longer than the cache",
+            &["--ids", &vec!["5"; 600].join(",")],
+            &["600 tokens", "512"],
+            |here| {
+                model(here);
+                edit(&here.join("model/genai_config.json"), |config| {
+                    set(config, "/engine/dynamic_batching/num_blocks", json!(16));
+                });
+            },
+        ),
+    ];
+    let logits = |name: &str, ids: &str, more: &[&str], words: &[&str]| {
+        let args = [
+            &[
+                "logits",
+                "--model",
+                "{here}/model",
+                "--out",
+                "{here}/out",
+                "--ids",
+                ids,
+            ],
+            more,
+        ]
+        .concat();
+        Case::new(name, "pawl", &args, words, model)
+    };
+    cases.extend([
+        logits("logits of an id outside", "331", &[], &["331"]),
+        logits("logits beyond the context", &long_by_one(), &[], &["2049"]),
+        logits(
+            "logits in chunks of -1",
+            "5",
+            &["--chunk", "-1"],
+            &["--chunk"],
+        ),
+        logits("logits of nothing", "", &[], &["--ids"]),
+    ]);
+    cases
+}
+
+fn long_by_one() -> String {
+    vec!["5"; 2049].join(",")
+}
+
+/// Texts to stop at.
+fn stops() -> Vec<Case> {
+    let many: Vec<String> = (0..10_000)
+        .flat_map(|index| ["--stop".to_owned(), format!("stop{index}")])
+        .collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let long = "x".repeat(100_000);
+    vec![
+        ids("10,000 stop strings", &many, &["generated tokens"]).succeeds(),
+        ids(
+            "300 KB of stop strings",
+            &["--stop", &long, "--stop", &long, "--stop", &long],
+            &["stop strings", "300000 bytes"],
+        ),
+        ids(
+            "a stop string of half a character",
+            &["--stop", "\u{FFFD}"],
+            &["generated tokens"],
+        )
+        .succeeds(),
+        ids(
+            "greedy with filters",
+            &[
+                "--temperature",
+                "0",
+                "--top-k",
+                "5",
+                "--top-p",
+                "0.5",
+                "--seed",
+                "1",
+            ],
+            &["generated tokens"],
+        )
+        .succeeds(),
+        ids(
+            "filters that leave one token",
+            &[
+                "--temperature",
+                "9",
+                "--top-k",
+                "1",
+                "--top-p",
+                "0",
+                "--min-p",
+                "1",
+            ],
+            &["generated tokens"],
+        )
+        .succeeds(),
+        ids(
+            "the smallest temperature",
+            &["--temperature", "1e-45"],
+            &["generated tokens"],
+        )
+        .succeeds(),
+        ids(
+            "the largest temperature",
+            &["--temperature", "3e38"],
+            &["generated tokens"],
+        )
+        .succeeds(),
+    ]
+}
+
+/// Limits of memory.
+fn memory() -> Vec<Case> {
+    let inspect = |name: &str, limit: &str, words: &[&str]| {
+        let args = ["inspect", "{here}/model", "--memory-limit", limit];
+        Case::new(name, "pawl", &args, words, model)
+    };
+    vec![
+        inspect(
+            "a limit of a byte",
+            "1",
+            &["memory limit of 1 B", "key/value cache", "total"],
+        ),
+        inspect(
+            "a limit of 5 MiB",
+            "5MiB",
+            &["memory limit of 5.0 MiB", "total"],
+        ),
+        inspect(
+            "a limit that shrinks the cache",
+            "64MiB",
+            &["key/value cache", "total"],
+        )
+        .succeeds(),
+        inspect("a limit of 1 TiB", "1TiB", &["total"]).succeeds(),
+    ]
+}
+
+/// Weights that compute nothing.
+fn weights() -> Vec<Case> {
+    vec![Case::generate(
+        "a model of NaN",
+        &["--ids", "5,6"],
+        &["prompt 0", "cannot draw a token"],
+        |here| {
+            model(here);
+            let checkpoint = pawl_tests::checkpoint("qwen3_5-odd").join("model.safetensors");
+            let (header, _) = tensors(&checkpoint);
+            assert!(header.len() > 10);
+            let path = here.join("model/model.onnx.data");
+            let bytes = fs::read(&path).unwrap();
+            write(&path, f32::NAN.to_le_bytes().repeat(bytes.len() / 4));
+        },
+    )]
+}

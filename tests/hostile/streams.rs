@@ -1,0 +1,156 @@
+//! Output that cannot be written: full disks, closed streams, readers that have gone.
+
+use super::case::{Case, Output};
+use super::world::{checkpoint, model};
+
+const IDS: [&str; 3] = ["--ids", "5,6", "--ignore-eos"];
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = disks();
+    let json = [&IDS[..], &["--json"]].concat();
+    let no_space = ["standard output", "No space left"];
+    for (shown, output, code, words) in [
+        ("full", Output::Full, 2, &no_space[..]),
+        ("gone", Output::Gone, 141, &[][..]),
+    ] {
+        let set = |case: Case| case.output(output).code(code);
+        cases.extend([
+            set(Case::generate(
+                format!("generate, output {shown}"),
+                &IDS,
+                words,
+                model,
+            )),
+            set(Case::generate(
+                format!("generate as JSON, output {shown}"),
+                &json,
+                words,
+                model,
+            )),
+            set(Case::inspect(
+                format!("inspect, output {shown}"),
+                words,
+                model,
+            )),
+            set(Case::new(
+                format!("help, output {shown}"),
+                "pawl",
+                &["--help"],
+                words,
+                |_| {},
+            )),
+        ]);
+    }
+    for output in [Output::Full, Output::Gone, Output::Closed] {
+        // The model is in place, whoever hears of it.
+        cases.push(
+            Case::build(format!("a build, output {output:?}"), &[], &[], checkpoint)
+                .output(output)
+                .succeeds(),
+        );
+    }
+    cases.extend([
+        Case::generate("generate, output closed", &IDS, &[], model)
+            .output(Output::Closed)
+            .code(0),
+        Case::generate("generate, errors full", &IDS, &["generated tokens"], model)
+            .output(Output::ErrorsFull)
+            .code(0),
+        Case::generate("a refusal, errors full", &["--ids", "999"], &[], model)
+            .output(Output::ErrorsFull),
+        Case::new(
+            "a usage error, errors full",
+            "pawl",
+            &["generate"],
+            &[],
+            |_| {},
+        )
+        .output(Output::ErrorsFull),
+        Case::build("a build that is refused, errors full", &[], &[], |_| {})
+            .output(Output::ErrorsFull),
+        Case::build("a build, errors full", &[], &["to/out"], checkpoint)
+            .output(Output::ErrorsFull)
+            .succeeds(),
+        Case::build(
+            "a build that warns, errors full",
+            &["--checkpoints", "none"],
+            &["to/out"],
+            checkpoint,
+        )
+        .output(Output::ErrorsFull)
+        .succeeds(),
+    ]);
+    cases
+}
+
+/// Files that cannot be written to their end, or at all. Nothing is left of them.
+fn disks() -> Vec<Case> {
+    let logits = |name: &str, out: &str, words: &[&str]| {
+        let args = [
+            "logits",
+            "--model",
+            "{here}/model",
+            "--ids",
+            "5,6,7",
+            "--out",
+            out,
+        ];
+        Case::new(name, "pawl", &args, words, model)
+    };
+    vec![
+        Case::build(
+            "a build on a disk of 100 KB",
+            &[],
+            &["cannot be written", "model.onnx.data"],
+            checkpoint,
+        )
+        .disk(100 << 10),
+        Case::build(
+            "a build on a disk of a page",
+            &[],
+            &["cannot be written"],
+            checkpoint,
+        )
+        .disk(512),
+        Case::build(
+            "a build that ends on the last file",
+            &[],
+            &["cannot be written"],
+            checkpoint,
+        )
+        .disk(980_000),
+        logits(
+            "logits on a disk of a page",
+            "{here}/logits",
+            &["{here}/logits"],
+        )
+        .disk(512),
+        logits(
+            "logits to a full device",
+            "/dev/full",
+            &["/dev/full", "regular file"],
+        ),
+        logits(
+            "logits to a folder",
+            "{here}/model",
+            &["{here}/model", "regular file"],
+        ),
+        logits(
+            "logits below a file",
+            "{here}/model/model.onnx/x",
+            &["model.onnx"],
+        ),
+        logits(
+            "logits where nothing can be made",
+            "/proc/x/logits",
+            &["/proc/x"],
+        ),
+        Case::new(
+            "a build where nothing can be made",
+            "build-model",
+            &["--input", "{here}/in", "--output", "/sys/pawl/out"],
+            &["/sys/pawl", "cannot be written"],
+            checkpoint,
+        ),
+    ]
+}

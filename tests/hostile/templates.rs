@@ -1,0 +1,326 @@
+//! Chat templates that loop, recurse, grow, raise or nest.
+
+use serde_json::{Value, json};
+
+use super::case::Case;
+use super::world::{model, write};
+
+const CHAT: [&str; 3] = ["--chat", "--prompt", "hello"];
+
+pub(crate) fn cases() -> Vec<Case> {
+    [work(), growth(), nesting(), wrong(), files()].concat()
+}
+
+fn template(name: &str, source: &str, words: &[&str]) -> Case {
+    let source = source.to_owned();
+    Case::generate(name, &CHAT, words, move |here| {
+        model(here);
+        write(&here.join("model/chat_template.jinja"), &source);
+    })
+}
+
+const LOOP: &str = "{% for a in range(100000) %}{% for b in range(100000) %}";
+const ENDS: &str = "{% endfor %}{% endfor %}";
+
+/// Work without end.
+fn work() -> Vec<Case> {
+    let fuel: &[&str] = &["chat template", "fuel"];
+    vec![
+        template("loops in loops", &format!("{LOOP}x{ENDS}"), fuel),
+        template("loops that print nothing", &format!("{LOOP}{ENDS}"), fuel),
+        template(
+            "a macro that calls itself",
+            "{% macro f(n) %}{{ f(n) }}{% endmacro %}{{ f(1) }}",
+            &["chat template", "recursion"],
+        ),
+        template(
+            "two macros that call each other",
+            "{% macro f(n) %}{{ g(n) }}{% endmacro %}{% macro g(n) %}{{ f(n) }}{% endmacro %}{{ f(1) }}",
+            &["chat template"],
+        ),
+        template(
+            "a loop that calls itself",
+            "{% for m in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+            &["chat template", "recursion"],
+        ),
+        template(
+            "a template that includes itself",
+            "{% include 'default' %}",
+            &["chat template"],
+        ),
+        template(
+            "a template that extends itself",
+            "{% extends 'default' %}",
+            &["chat template"],
+        ),
+        template(
+            "a range of a billion",
+            "{{ range(1000000000) | length }}",
+            &["chat template"],
+        ),
+        template(
+            "sorting again and again",
+            "{% for i in range(100000) %}{% set x = range(1000)|list|sort %}{% endfor %}",
+            fuel,
+        ),
+        template(
+            "many splits",
+            "{% set s = 'a'*100000 %}{% for i in range(1000) %}{% set x = s.split('a') %}{% endfor %}",
+            fuel,
+        ),
+    ]
+}
+
+/// Texts and lists that grow.
+fn growth() -> Vec<Case> {
+    let double = "{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}";
+    let said: &[&str] = &["chat template"];
+    vec![
+        template(
+            "a text that doubles",
+            &format!("{double}{{{{ ns.s }}}}"),
+            said,
+        ),
+        template(
+            "a text that doubles by addition",
+            &double.replace('~', "+"),
+            said,
+        ),
+        template("a text times a billion", "{{ 'a' * 1000000000 }}", said),
+        template("a list times a billion", "{{ [1] * 1000000000 }}", said),
+        template(
+            "a list times a hundred million",
+            "{% set x = [1] %}{{ (x * 100000000) ~ '' }}",
+            said,
+        ),
+        template(
+            "a list times a hundred million compared",
+            "{% set x = [1] %}{{ x * 100000000 == x * 100000000 }}",
+            said,
+        ),
+        template(
+            "a constant list times a billion",
+            "{{ ([[1]*100000000]*100000000) ~ '' }}",
+            &["chat template", "multiplied"],
+        ),
+        template(
+            "a text indented by a billion",
+            "{{ 'a\nb' | indent(1000000000) }}",
+            said,
+        ),
+        template(
+            "a text replaced by larger ones",
+            "{{ ('a'*1000000) | replace('a', 'b'*1000000) }}",
+            said,
+        ),
+        template(
+            "a method that replaces by larger ones",
+            "{{ ('a'*100000).replace('a', 'b'*100000) }}",
+            said,
+        ),
+        template(
+            "a text joined by larger ones",
+            "{{ range(100000) | join('b'*1000000) }}",
+            said,
+        ),
+        template(
+            "a number of a billion digits",
+            "{{ '%1000000000d' | format(3) }}",
+            said,
+        ),
+        template(
+            "a method with a width of a billion",
+            "{{ '{:1000000000}'.format(1) }}",
+            said,
+        ),
+        template(
+            "a method with a precision of a billion",
+            "{{ '{:.1000000000f}'.format(1.5) }}",
+            said,
+        ),
+        template("a power of a million", "{{ 10 ** 1000000 }}", said),
+        template(
+            "JSON with an indent of a megabyte",
+            "{{ range(10000) | list | tojson(indent='x'*1000000) }}",
+            said,
+        ),
+        template(
+            "JSON with separators of a megabyte",
+            "{{ range(10000) | list | tojson(separators=['x'*1000000, ':']) }}",
+            said,
+        ),
+        template(
+            "a date of a billion columns",
+            "{{ strftime_now('%1000000000Y') }}",
+            said,
+        ),
+        template(
+            "a prompt of megabytes",
+            "{% for i in range(300) %}{{ 'a'*10000 }}{% endfor %}",
+            &["prompt 0", "tokens"],
+        ),
+    ]
+}
+
+/// Values in values.
+fn nesting() -> Vec<Case> {
+    let deep = "{% set ns = namespace(x=[]) %}{% for a in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}";
+    let maps = deep.replace("[ns.x]", "{'a': ns.x}");
+    let round = "{% set ns = namespace(x=1) %}{% set ns.x = ns %}";
+    let wide: String = (0..60)
+        .map(|_| "{% set x = [x, x] %}{% set y = [y, y] %}")
+        .collect();
+    let wide = format!("{{% set x = 1 %}}{{% set y = 1 %}}{wide}");
+    let brackets = format!("{{{{ {}1{} }}}}", "[".repeat(100_000), "]".repeat(100_000));
+    let minus = format!("{{{{ {}1 }}}}", "-".repeat(250_000));
+    let blocks = "{% if true %}".repeat(20_000);
+    let long: String = (0..12_000).map(|_| "{% set x = [x] %}").collect();
+    let said: &[&str] = &["chat template"];
+    let mut cases: Vec<Case> = [
+        "{{ x }}",
+        "{{ x ~ '' }}",
+        "{{ x | tojson }}",
+        "{{ x | string }}",
+        "{{ x | pprint }}",
+        "{{ x == y }}",
+        "{{ {x: 1} }}",
+        "{{ [x, y] | sort }}",
+        "{{ [x, y] | unique }}",
+        "{{ '%s' | format(x) }}",
+        "{{ x in [y] }}",
+        "{{ [x] | join }}",
+    ]
+    .into_iter()
+    .map(|end| {
+        template(
+            &format!("a value of 2^60 parts in {end}"),
+            &format!("{wide}{end}"),
+            said,
+        )
+    })
+    .collect();
+    for (name, source) in [
+        ("lists in lists", deep.to_owned()),
+        ("lists in lists, printed", format!("{deep}{{{{ ns.x }}}}")),
+        ("lists in lists, as JSON", format!("{deep}{{{{ ns.x | tojson }}}}")),
+        ("mappings in mappings", maps),
+        ("a namespace that holds itself", round.to_owned()),
+        ("a namespace in a list that it holds", "{% set ns = namespace(x=1) %}{% set ns.x = [{'a': ns}] %}{{ ns }}".to_owned()),
+        ("a template of brackets", brackets),
+        ("a template of blocks in blocks", blocks),
+        ("a template that nests by its length", format!("{{% set x = 1 %}}{long}{{{{ x }}}}")),
+        ("batches of batches", "{% set ns = namespace(x=[1]) %}{% for a in range(1000) %}{% set ns.x = (ns.x * 2) | batch(2) %}{% endfor %}".to_owned()),
+        ("macros that double", "{% macro f(x, n) %}{% if n %}{{ f([x, x], n - 1) }}{% else %}{{ x }}{% endif %}{% endmacro %}{{ f(1, 60) }}".to_owned()),
+    ] {
+        cases.push(template(name, &source, said));
+    }
+    let items = "{% set ns = namespace(x=1) %}{% set ns.x = ns | items %}{% set ns.x = ns | items %}{{ ns.x }}";
+    let once = template(
+        "a namespace that holds its own items",
+        items,
+        &["generated tokens"],
+    );
+    cases.push(once.succeeds());
+    let chain = |name: &str, part: &str, count: usize| {
+        let source = format!("{{{{ 1{} }}}}", part.repeat(count));
+        template(name, &source, &["generated tokens"]).succeeds()
+    };
+    cases.push(template("a template of 250,000 signs", &minus, &["generated tokens"]).succeeds());
+    cases.extend([
+        chain("a sum of 100,000 terms", "+1", 100_000),
+        chain("100,000 filters", "|int", 60_000),
+        chain("a choice of 20,000", " if 1 else 1", 20_000),
+    ]);
+    cases
+}
+
+/// Templates that are wrong, or say no.
+fn wrong() -> Vec<Case> {
+    let said: &[&str] = &["chat template"];
+    vec![
+        template(
+            "a template that raises",
+            "{{ raise_exception('never') }}",
+            &["refuses these messages", "never"],
+        ),
+        template(
+            "a template that raises a megabyte",
+            "{{ raise_exception('never' * 200000) }}",
+            &["never"],
+        ),
+        template("an unclosed block", "{% if %}", said),
+        template("an unclosed variable", "{{ 'a", said),
+        template("an unknown filter", "{{ 1 | mystery }}", &["mystery"]),
+        template("an unknown function", "{{ mystery() }}", &["mystery"]),
+        template("an unknown method", "{{ 'a'.mystery() }}", &["mystery"]),
+        template("an undefined value", "{{ messages.nothing.further }}", said),
+        template("a division by zero", "{{ 1 // 0 }}", said),
+        template("a date that is no date", "{{ strftime_now('%') }}", said),
+        template("a file of the system", "{% include '/etc/passwd' %}", said),
+        template(
+            "Python's way out",
+            "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+            said,
+        ),
+        template("a template that says nothing", "", &["prompt 0", "empty"]),
+        template(
+            "a sound template",
+            "<{{ messages[0].content }}>",
+            &["generated tokens"],
+        )
+        .succeeds(),
+    ]
+}
+
+/// The files that templates come from.
+fn files() -> Vec<Case> {
+    let config = |name: &str, value: Value, words: &[&str]| {
+        Case::generate(name, &CHAT, words, move |here| {
+            model(here);
+            std::fs::remove_file(here.join("model/chat_template.jinja")).unwrap();
+            write(&here.join("model/tokenizer_config.json"), value.to_string());
+        })
+    };
+    let text = |name: &str, bytes: &'static [u8], words: &[&str]| {
+        Case::generate(name, &CHAT, words, move |here| {
+            model(here);
+            write(&here.join("model/tokenizer_config.json"), bytes);
+        })
+    };
+    const FILE: &str = "tokenizer_config.json";
+    vec![
+        config("no template", json!({}), &["no chat template"]),
+        config(
+            "a template that is a number",
+            json!({"chat_template": 3}),
+            &[FILE, "chat_template"],
+        ),
+        config(
+            "no templates",
+            json!({"chat_template": []}),
+            &[FILE, "chat_template"],
+        ),
+        config(
+            "a template without a name",
+            json!({"chat_template": [{"template": "x"}]}),
+            &[FILE, "chat_template"],
+        ),
+        config(
+            "a template in the settings that is too long",
+            json!({"chat_template": "x".repeat(2 << 20)}),
+            &["chat template", "bytes"],
+        ),
+        text("settings that are not JSON", b"{", &[FILE, "JSON"]),
+        text("settings that are a list", b"[]", &[FILE, "JSON object"]),
+        text(
+            "settings of bytes that are not UTF-8",
+            b"{\"a\": \"\xFF\"}",
+            &[FILE, "not UTF-8"],
+        ),
+        text(
+            "settings with half a surrogate pair",
+            br#"{"bos_token": "\ud800"}"#,
+            &[FILE, "hex escape"],
+        ),
+    ]
+}
