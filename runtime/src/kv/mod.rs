@@ -10,6 +10,8 @@
 
 mod blocks;
 mod error;
+mod fork;
+mod image;
 mod pool;
 mod reservation;
 #[cfg(test)]
@@ -17,5 +19,6 @@ mod tests;
 
 pub(crate) use blocks::{BlockId, BlockPool};
 pub(crate) use error::{KvError, KvPoolError};
+pub(crate) use image::LayerRows;
 pub(crate) use pool::{BlockTable, KvPool};
 pub(crate) use reservation::{KvReservation, KvRow, PagedBinding, blocks_for};

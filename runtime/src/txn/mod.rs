@@ -22,6 +22,8 @@
 
 mod composite;
 mod error;
+mod fork;
+mod image;
 mod outcome;
 mod participant;
 mod snapshot;
@@ -32,6 +34,7 @@ mod transfer;
 
 pub(crate) use composite::{Composite, Health, StepRow};
 pub(crate) use error::StepError;
+pub(crate) use image::{HeadImage, StateImage};
 pub(crate) use outcome::{RowOutcome, StepOutcome};
 pub(crate) use participant::{Participant, ParticipantError, Permit, Seat};
 pub(crate) use snapshot::{FixedSnapshot, PagedSnapshot, Snapshot};

@@ -188,7 +188,9 @@ pub(super) fn run(step: &mut Step<'_, Reserved>, form: Form, tokens: &[Vec<u32>]
     step.fill(&mut inputs);
     let mut histories = Vec::new();
     for (row, tokens) in tokens.iter().enumerate() {
-        run_fixed(step, form, &inputs, row, tokens);
+        if !step.buffers().fixed.is_empty() {
+            run_fixed(step, form, &inputs, row, tokens);
+        }
         histories.push(run_paged(step, &inputs, row, tokens));
     }
     histories
