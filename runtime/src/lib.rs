@@ -43,6 +43,7 @@ pub mod manual;
 mod model;
 mod request;
 mod sample;
+mod saved;
 mod schedule;
 mod settings;
 mod speculate;
@@ -51,8 +52,8 @@ mod text;
 mod txn;
 
 pub use engine::{
-    Canceller, Completion, Engine, EngineError, EngineOptions, GenerateError, Kept, KeptStats,
-    RequestHandle, RequestStats,
+    Canceller, Completion, Engine, EngineError, EngineOptions, GenerateError, Kept, KeptError,
+    KeptStats, RequestHandle, RequestStats,
 };
 pub use error::{ErrorCode, LoadError, RunError};
 pub use evaluate::{EvaluateOptions, Evaluation, StateTensor};
@@ -66,6 +67,7 @@ pub use model::{
 };
 pub use request::{Event, FinishReason, Request, RequestError, Reuse, SubmitError, Usage};
 pub use sample::{SamplingError, SamplingParams};
+pub use saved::StateFileError;
 pub use settings::{Setting, SettingError, settings};
 pub use speculate::{
     DraftSource, EffectiveSpeculation, Speculation, SpeculationError, SpeculationStats,

@@ -85,6 +85,7 @@ fn decide_row(
     let drafts = active.proposal.get(..row.drafts).unwrap_or_default();
     let (drawn, counts) = match logits {
         [] => (Drawn::Nothing, (0, 0, 0)),
+        _ if active.reads_only => (Drawn::Nothing, (0, 0, 0)),
         logits => draw(active, drafts, logits, scratch),
     };
     let new: &[u32] = match &drawn {

@@ -1,22 +1,24 @@
 //! What callers hold: an engine and its requests. Both can be sent to and shared between threads.
 
+use super::client::Client;
+use super::copies::CopyCommand;
 use super::core::{self, Core};
 use super::error::EngineError;
-use super::kept::{EngineId, Keeper, Kept, KeptCounters, KeptStats};
+use super::kept::{Kept, KeptError, KeptStats};
 use super::limits;
 use super::options::EngineOptions;
 use super::stats::RequestStats;
-use super::ticket::Turnstile;
-use super::worker::{self, Command, Submission};
+use super::worker::{self, Command};
 use crate::error::LoadError;
 use crate::ids::RequestId;
 use crate::model::Model;
-use crate::request::{Event, FinishReason, ModelLimits, Request, RequestError, SubmitError, Usage};
+use crate::request::{Event, FinishReason, Request, RequestError, SubmitError, Usage};
 use crate::sample::SamplingParams;
-use crate::speculate::{EffectiveSpeculation, SpeculationStats};
+use crate::saved::{self, Layout, StateFileError};
+use crate::speculate::{EffectiveSpeculation, Speculation, SpeculationStats};
 use crate::text::Tokenizer;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::path::Path;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -41,15 +43,10 @@ pub struct Engine {
 
 #[derive(Debug)]
 struct Shared {
-    commands: Sender<Command>,
-    limits: ModelLimits,
-    gate: Turnstile,
-    next: AtomicU64,
+    client: Arc<Client>,
     warnings: Vec<String>,
     speculation: EffectiveSpeculation,
     totals: Arc<Mutex<SpeculationStats>>,
-    id: EngineId,
-    kept: Arc<KeptCounters>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -75,12 +72,14 @@ impl Engine {
             options.max_drafts,
             core::offer(&model),
         )?;
+        let heads = speculation.mode == Speculation::Mtp;
+        let layout = Layout::of(&model, model.limits.sequence, heads);
         let totals = Arc::new(Mutex::new(SpeculationStats::default()));
         let core =
             Core::new(model, options, speculation.clone()).map_err(|error| LoadError::Memory {
                 reason: error.to_string(),
             })?;
-        let kept = Arc::clone(&core.counters);
+        let counters = Arc::clone(&core.counters);
         let (commands, receiver) = channel();
         let thread = std::thread::Builder::new()
             .name("pawl-engine".to_owned())
@@ -91,16 +90,12 @@ impl Engine {
             .map_err(|error| LoadError::Memory {
                 reason: format!("engine thread: {error}"),
             })?;
+        let client = Client::new(commands, limits, options.max_unfinished, counters, layout);
         let shared = Shared {
-            commands,
-            limits,
-            gate: Turnstile::new(options.max_unfinished),
-            next: AtomicU64::new(1),
+            client: Arc::new(client),
             warnings,
             speculation,
             totals,
-            id: EngineId::fresh(),
-            kept,
             thread: Mutex::new(Some(thread)),
         };
         Ok(Self {
@@ -123,35 +118,7 @@ impl Engine {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn submit(&self, request: Request) -> Result<RequestHandle, SubmitError> {
-        let shared = &self.shared;
-        let id = RequestId(shared.next.fetch_add(1, Ordering::Relaxed));
-        let prepared = request.prepare(&shared.limits, fresh_seed(id), shared.id)?;
-        let ticket = shared.gate.enter().ok_or(SubmitError::QueueFull)?;
-        let seed = prepared.sampler.seed();
-        let (events, receiver) = async_channel::unbounded();
-        let keeper = Keeper {
-            engine: shared.id,
-            commands: shared.commands.clone(),
-            counters: Arc::clone(&shared.kept),
-        };
-        let submission = Submission {
-            id,
-            prepared,
-            keeper,
-            events,
-            ticket,
-        };
-        let command = Command::Submit(Box::new(submission));
-        shared
-            .commands
-            .send(command)
-            .map_err(|_| SubmitError::Stopped)?;
-        Ok(RequestHandle {
-            id,
-            seed,
-            events: receiver,
-            commands: shared.commands.clone(),
-        })
+        self.shared.client.submit(&request)
     }
 
     /// Runs one request to its end.
@@ -207,7 +174,7 @@ impl Engine {
     /// ```
     #[must_use]
     pub fn unfinished(&self) -> usize {
-        self.shared.gate.unfinished()
+        self.shared.client.gate.unfinished()
     }
 
     /// Settings of the model that would change tokens and are not applied.
@@ -270,7 +237,34 @@ impl Engine {
     /// ```
     #[must_use]
     pub fn kept_states(&self) -> KeptStats {
-        self.shared.kept.read()
+        self.shared.client.counters.read()
+    }
+
+    /// Reads a state that [`Kept::save`] wrote, in this process or another, so that a request can continue from it. Room
+    /// is not made for it: drop other kept states if there is none.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let kept = engine.restore("prefix.state")?;
+    /// let prompt = [kept.tokens(), &[7, 8]].concat();
+    /// let answer = engine.generate(Request::from_ids(prompt).continue_from(kept))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Files that cannot be read, are damaged or of another kind, version or model; lack of room.
+    pub fn restore(&self, path: impl AsRef<Path>) -> Result<Kept, StateFileError> {
+        let client = &self.shared.client;
+        let (tokens, image) = saved::read(path.as_ref(), &client.layout)?;
+        let kept = client.ask(|reply| CopyCommand::Restore {
+            tokens: tokens.into(),
+            image: Box::new(image),
+            client: Arc::clone(client),
+            reply,
+        });
+        Ok(kept.unwrap_or(Err(KeptError::Stopped))?)
     }
 
     /// The model's tokenizer, where its folder has one.
@@ -286,7 +280,7 @@ impl Engine {
     /// ```
     #[must_use]
     pub fn tokenizer(&self) -> Option<&dyn Tokenizer> {
-        self.shared.limits.tokenizer.as_deref()
+        self.shared.client.limits.tokenizer.as_deref()
     }
 
     /// How requests are sampled that do not say: the model's own defaults.
@@ -301,13 +295,13 @@ impl Engine {
     /// ```
     #[must_use]
     pub fn default_sampling(&self) -> &SamplingParams {
-        &self.shared.limits.sampling
+        &self.shared.client.limits.sampling
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let _ = self.commands.send(Command::Shutdown);
+        self.client.tell(Command::Shutdown);
         let thread = self.thread.get_mut().ok().and_then(Option::take);
         if let Some(thread) = thread {
             let _ = thread.join();
@@ -335,10 +329,24 @@ pub struct RequestHandle {
     id: RequestId,
     seed: u64,
     events: async_channel::Receiver<Event>,
-    commands: Sender<Command>,
+    client: Arc<Client>,
 }
 
 impl RequestHandle {
+    pub(super) fn new(
+        id: RequestId,
+        seed: u64,
+        events: async_channel::Receiver<Event>,
+        client: Arc<Client>,
+    ) -> Self {
+        Self {
+            id,
+            seed,
+            events,
+            client,
+        }
+    }
+
     /// The request's identity.
     ///
     /// ```no_run
@@ -428,7 +436,28 @@ impl RequestHandle {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn cancel(&self) {
-        let _ = self.commands.send(Command::Cancel(self.id));
+        self.client.tell(Command::Cancel(self.id));
+    }
+
+    /// A state of its own for what the request has committed by now; the request goes on. A request that continues from
+    /// it can go another way.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let mut running = engine.submit(Request::from_text("def main():").max_new_tokens(64))?;
+    /// running.next_event();
+    /// let branch = running.fork()?;
+    /// let prompt = [branch.tokens(), &[7]].concat();
+    /// let other = engine.submit(Request::from_ids(prompt).continue_from(branch))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Requests that have ended or not yet run; lack of room.
+    pub fn fork(&self) -> Result<Kept, KeptError> {
+        Kept::fork_of(self.id, &self.client)
     }
 
     /// Ends the request from elsewhere, while its events are waited for here.
@@ -447,7 +476,7 @@ impl RequestHandle {
     pub fn canceller(&self) -> Canceller {
         Canceller {
             id: self.id,
-            commands: self.commands.clone(),
+            client: Arc::clone(&self.client),
         }
     }
 
@@ -552,7 +581,7 @@ impl Drop for RequestHandle {
 #[derive(Clone, Debug)]
 pub struct Canceller {
     id: RequestId,
-    commands: Sender<Command>,
+    client: Arc<Client>,
 }
 
 impl Canceller {
@@ -568,7 +597,7 @@ impl Canceller {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn cancel(&self) {
-        let _ = self.commands.send(Command::Cancel(self.id));
+        self.client.tell(Command::Cancel(self.id));
     }
 }
 
@@ -636,12 +665,6 @@ impl GenerateError {
             Self::Request(error) => error.code(),
         }
     }
-}
-
-/// A seed that differs between requests and between processes.
-fn fresh_seed(id: RequestId) -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(id.value())
 }
 
 impl From<&EngineError> for RequestError {

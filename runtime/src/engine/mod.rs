@@ -3,6 +3,8 @@
 mod accept;
 mod active;
 mod admit;
+mod client;
+mod copies;
 mod core;
 mod error;
 mod handle;
@@ -20,6 +22,6 @@ mod worker;
 pub use error::EngineError;
 pub use handle::{Canceller, Completion, Engine, GenerateError, RequestHandle};
 pub(crate) use kept::EngineId;
-pub use kept::{Kept, KeptStats};
+pub use kept::{Kept, KeptError, KeptStats};
 pub use options::EngineOptions;
 pub use stats::RequestStats;
