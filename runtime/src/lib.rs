@@ -26,6 +26,7 @@
 //! | speculate | [`EngineOptions::speculation`], [`Request::drafts`] |
 //! | talk in turns | [`ChatTemplate`], [`Request::from_rendered`] |
 //! | go on from an earlier state | [`Request::keep_state`], [`Request::continue_from`], [`Kept`] |
+//! | branch, undo, save a state | [`Kept::fork`], [`RequestHandle::fork`], [`Kept::rewind`], [`Kept::save`], [`Engine::restore`] |
 //! | see logits and state | [`Model::evaluate`] |
 //! | check an export | [`verify`] |
 //! | look at a model without running it, plan its memory | [`inspect`], [`StatePlan`] |

@@ -296,6 +296,7 @@ fn a_prompt_is_read_without_generating() {
         let read = greedy(&ids).max_new_tokens(0).keep_state(true);
         let read = work.generate(read).unwrap();
         assert_eq!((read.tokens.len(), read.usage.generated_tokens), (0, 0));
+        assert!(read.stats.prefill_seconds > 0.0 && read.stats.decode_seconds == 0.0);
         let kept = read.kept.unwrap();
         assert_eq!(kept.tokens(), ids, "{what}");
         compare(what, work, fresh, kept, &[5]);

@@ -12,6 +12,7 @@ use crate::schedule::RequestView;
 use crate::speculate::{Drafts, EffectiveSpeculation, Speculation, propose_ngram};
 use crate::txn::{Participant, ParticipantError, Permit};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Where a request's events go. A caller that is gone has lost interest, which is no error.
 pub(super) type Events = async_channel::Sender<Event>;
@@ -172,6 +173,7 @@ impl Active {
     /// Ends it with its prompt, if that is all it was to read.
     pub(super) fn end_of_reading(&mut self) {
         if self.reads_only && self.resident && self.committed == self.tokens.len() {
+            self.clock.read(Instant::now());
             self.end(FinishReason::MaxNewTokens);
         }
     }

@@ -1,8 +1,8 @@
 //! What every handle of an engine needs to reach its thread.
 
 use super::copies::CopyCommand;
-use super::handle::RequestHandle;
 use super::kept::{EngineId, KeptCounters};
+use super::running::RequestHandle;
 use super::ticket::Turnstile;
 use super::worker::{Command, Submission};
 use crate::ids::RequestId;

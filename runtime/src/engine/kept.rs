@@ -1,8 +1,8 @@
 //! What callers hold of a state that outlived its request.
 
 use super::client::Client;
+use super::completion::GenerateError;
 use super::copies::CopyCommand;
-use super::handle::GenerateError;
 use super::worker::Command;
 use crate::error::ErrorCode;
 use crate::ids::RequestId;
@@ -135,6 +135,14 @@ impl Kept {
     ///
     /// Forks made on the way, at the turns of a conversation say, are what makes going back to them cheap.
     ///
+    /// ```no_run
+    /// # fn undo(kept: &pawl::Kept) -> Result<(), pawl::KeptError> {
+    /// let before = kept.rewind(kept.tokens().len() - 1)?;
+    /// assert_eq!(before.tokens().len() + 1, kept.tokens().len());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// No tokens, or more than there are; engines that are full or have stopped.
     pub fn rewind(&self, tokens: usize) -> Result<Self, KeptError> {
@@ -168,6 +176,17 @@ impl Kept {
 
     /// Writes the state to a file, from which [`Engine::restore`](crate::Engine::restore) reads it, in this process or
     /// another. The file is replaced as a whole: whenever the process ends, it is what it was or complete.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let prefix = Request::from_text("def main():").max_new_tokens(0).keep_state(true);
+    /// if let Some(kept) = engine.generate(prefix)?.kept {
+    ///     kept.save("prefix.state")?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// States that are gone; files that cannot be written.
@@ -315,6 +334,17 @@ pub struct KeptStats {
 }
 
 /// Why a state could not be forked, rewound, saved or restored.
+///
+/// ```no_run
+/// # use pawl::{Kept, KeptError};
+/// # fn branch(kept: &Kept) -> Result<Option<Kept>, KeptError> {
+/// match kept.fork() {
+///     Ok(other) => Ok(Some(other)),
+///     Err(KeptError::Gone | KeptError::NoRoom { .. }) => Ok(None),
+///     Err(error) => Err(error),
+/// }
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeptError {
@@ -357,6 +387,10 @@ pub enum KeptError {
 
 impl KeptError {
     /// The kind of error.
+    ///
+    /// ```
+    /// assert_eq!(pawl::KeptError::Gone.code(), pawl::ErrorCode::StateGone);
+    /// ```
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {

@@ -5,6 +5,18 @@ use crate::error::ErrorCode;
 use std::path::{Path, PathBuf};
 
 /// A state that could not be saved to a file or restored from one. A file that was there before is as it was.
+///
+/// ```no_run
+/// # use pawl::{Engine, Kept, StateFileError};
+/// # fn resume(engine: &Engine) -> Result<Option<Kept>, StateFileError> {
+/// match engine.restore("prefix.state") {
+///     Ok(kept) => Ok(Some(kept)),
+///     // Of a model that was exported anew, say: compute it again.
+///     Err(StateFileError::OtherModel { .. }) => Ok(None),
+///     Err(error) => Err(error),
+/// }
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateFileError {
@@ -80,6 +92,12 @@ pub enum StateFileError {
 
 impl StateFileError {
     /// The kind of error.
+    ///
+    /// ```
+    /// use pawl::{ErrorCode, KeptError, StateFileError};
+    ///
+    /// assert_eq!(StateFileError::from(KeptError::Gone).code(), ErrorCode::StateGone);
+    /// ```
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
