@@ -182,9 +182,9 @@ impl Past {
         let Some(rest) = text.strip_prefix(&self.text) else {
             return Ok(None);
         };
-        let run = self.kept.as_ref().map_or(0, |kept| kept.tokens().len());
-        // The last token may be one that the template does not repeat, or half a character.
-        for end in (run.max(self.prompt)..=self.ids.len()).rev() {
+        // The last token was not run; it may be one that the template does not repeat, or half a character.
+        let run = self.ids.len().saturating_sub(1).max(self.prompt);
+        for end in (run..=self.ids.len()).rev() {
             let answer = self.ids.get(self.prompt..end).unwrap_or_default();
             let answer = tokenizer.decode(answer, false);
             let answer = answer.map_err(|error| CliError::Usage(error.to_string()))?;
