@@ -59,6 +59,14 @@ pub enum ErrorCode {
     QueueFull = 501,
     /// The engine has stopped.
     EngineStopped = 502,
+    /// A kept state is not there any more.
+    StateGone = 600,
+    /// Requests and kept states leave no room for another state.
+    NoRoom = 601,
+    /// A file with a state is damaged.
+    StateDamaged = 602,
+    /// A file holds no state, or one of another version or model.
+    StateForeign = 603,
 }
 
 impl ErrorCode {

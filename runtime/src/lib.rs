@@ -26,6 +26,7 @@
 //! | speculate | [`EngineOptions::speculation`], [`Request::drafts`] |
 //! | talk in turns | [`ChatTemplate`], [`Request::from_rendered`] |
 //! | go on from an earlier state | [`Request::keep_state`], [`Request::continue_from`], [`Kept`] |
+//! | branch, undo, save a state | [`Kept::fork`], [`RequestHandle::fork`], [`Kept::rewind`], [`Kept::save`], [`Engine::restore`] |
 //! | see logits and state | [`Model::evaluate`], [`EngineOptions::observe_steps`] |
 //! | check an export | [`verify`] |
 //! | look at a model without running it, plan its memory | [`inspect`], [`StatePlan`] |
@@ -45,6 +46,7 @@ pub mod manual;
 mod model;
 mod request;
 mod sample;
+mod saved;
 mod schedule;
 mod settings;
 mod speculate;
@@ -54,7 +56,7 @@ mod txn;
 
 pub use engine::{
     CacheTensor, Canceller, Completion, Draw, Engine, EngineError, EngineOptions, GenerateError,
-    Kept, KeptStats, ObservedRow, ObservedStep, Observer, RequestHandle, RequestStats,
+    Kept, KeptError, KeptStats, ObservedRow, ObservedStep, Observer, RequestHandle, RequestStats,
     StepObserver,
 };
 pub use error::{ErrorCode, LoadError, RunError};
@@ -69,6 +71,7 @@ pub use model::{
 };
 pub use request::{Event, FinishReason, Request, RequestError, Reuse, SubmitError, Usage};
 pub use sample::{SamplingError, SamplingParams};
+pub use saved::StateFileError;
 pub use settings::{Setting, SettingError, settings};
 pub use speculate::{
     DraftSource, EffectiveSpeculation, Speculation, SpeculationError, SpeculationStats,

@@ -88,6 +88,7 @@ fn decide_row(
     let mut draws = Vec::with_capacity(logits.len());
     let (drawn, counts) = match logits {
         [] => (Drawn::Nothing, (0, 0, 0)),
+        _ if active.reads_only => (Drawn::Nothing, (0, 0, 0)),
         logits => draw(active, drafts, logits, scratch, &mut draws),
     };
     let new: &[u32] = match &drawn {

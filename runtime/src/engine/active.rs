@@ -1,6 +1,7 @@
 //! A submitted request inside the engine.
 
-use super::kept::{Keeper, Kept, KeptState};
+use super::client::Client;
+use super::kept::{Kept, KeptState};
 use super::observe::Draw;
 use super::stats::Clock;
 use super::ticket::Ticket;
@@ -11,6 +12,8 @@ use crate::sample::Sampler;
 use crate::schedule::RequestView;
 use crate::speculate::{Drafts, EffectiveSpeculation, Speculation, propose_ngram};
 use crate::txn::{Participant, ParticipantError, Permit};
+use std::sync::Arc;
+use std::time::Instant;
 
 /// Where a request's events go. A caller that is gone has lost interest, which is no error.
 pub(super) type Events = async_channel::Sender<Event>;
@@ -38,8 +41,10 @@ pub(super) struct Active {
     /// What became of that.
     pub(super) reuse: Reuse,
     reused: usize,
-    /// Makes the handle to its own state, if that is to be kept.
-    keeper: Option<Keeper>,
+    /// For the handle to its own state, if that is to be kept.
+    keeper: Option<Arc<Client>>,
+    /// Whether it ends with its prompt.
+    pub(super) reads_only: bool,
     /// Its state, once it has ended and left one.
     pub(super) left: Option<KeptState>,
     /// The most tokens it can ever have.
@@ -55,7 +60,7 @@ impl Active {
         let Submission {
             id,
             prepared,
-            keeper,
+            client,
             events,
             ticket,
         } = submission;
@@ -88,7 +93,8 @@ impl Active {
             continues,
             reuse,
             reused: 0,
-            keeper: Some(keeper).filter(|_| keep),
+            keeper: Some(client).filter(|_| keep),
+            reads_only: budget == 0,
             left: None,
             ceiling,
             events,
@@ -144,7 +150,7 @@ impl Active {
         let most = speculation.max_drafts;
         let decoding = self.tokens.len() == self.committed + 1;
         match (&self.drafts, speculation.mode) {
-            _ if most == 0 || !decoding => self.proposal.clear(),
+            _ if most == 0 || !decoding || self.reads_only => self.proposal.clear(),
             (Some(Drafts(source)), _) => self.proposal = source.propose(&self.tokens, most),
             (None, Speculation::Ngram) => self.proposal = propose_ngram(&self.tokens, most),
             (None, Speculation::Off) => self.proposal.clear(),
@@ -163,6 +169,14 @@ impl Active {
     /// Whether its last event has been sent.
     pub(super) fn is_finished(&self) -> bool {
         self.cursor.finish().is_some()
+    }
+
+    /// Ends it with its prompt, if that is all it was to read.
+    pub(super) fn end_of_reading(&mut self) {
+        if self.reads_only && self.resident && self.committed == self.tokens.len() {
+            self.clock.read(Instant::now());
+            self.end(FinishReason::MaxNewTokens);
+        }
     }
 
     /// Sends what a published step brought, and the end if it ended.
@@ -230,7 +244,7 @@ impl Active {
             return self.continues.take();
         }
         let committed = self.tokens.get(..self.committed)?;
-        let (state, kept) = keeper.keep(self.id, committed);
+        let (state, kept) = KeptState::new(self.id, committed, keeper);
         self.left = Some(state);
         Some(kept)
     }

@@ -69,7 +69,7 @@ impl Core {
     }
 
     /// What kept states take of the pools. Blocks that a resident request uses as well are counted there.
-    fn held(&self) -> Held {
+    pub(super) fn held(&self) -> Held {
         let residents = self.requests.iter().filter(|active| active.resident);
         let running: HashSet<_> = residents
             .flat_map(|active| self.composite.blocks(active.id))
@@ -135,7 +135,7 @@ impl Core {
             return;
         };
         let promised = self.requests.iter().any(|other| other.continues_from(id));
-        if promised || !self.kept.contains(id) {
+        if promised || self.kept.get(id).is_none() {
             active.start_afresh(Reuse::Gone);
         }
     }

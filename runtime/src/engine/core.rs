@@ -115,6 +115,7 @@ impl Core {
             composite, kept, ..
         } = self;
         self.requests.retain_mut(|active| {
+            active.end_of_reading();
             if let Some(left) = active.left.take() {
                 kept.push(left);
             } else if active.is_finished() && active.resident {

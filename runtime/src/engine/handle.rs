@@ -1,24 +1,24 @@
-//! What callers hold: an engine and its requests. Both can be sent to and shared between threads.
+//! What callers hold. It can be sent to and shared between threads.
 
+use super::client::Client;
+use super::completion::{Completion, GenerateError};
+use super::copies::CopyCommand;
 use super::core::{self, Core};
-use super::error::EngineError;
-use super::kept::{EngineId, Keeper, Kept, KeptCounters, KeptStats};
+use super::kept::{Kept, KeptError, KeptStats};
 use super::limits;
 use super::options::EngineOptions;
-use super::stats::RequestStats;
-use super::ticket::Turnstile;
-use super::worker::{self, Command, Submission};
+use super::running::RequestHandle;
+use super::worker::{self, Command};
 use crate::error::LoadError;
-use crate::ids::RequestId;
 use crate::model::Model;
-use crate::request::{Event, FinishReason, ModelLimits, Request, RequestError, SubmitError, Usage};
+use crate::request::{Request, SubmitError};
 use crate::sample::SamplingParams;
+use crate::saved::{self, Layout, StateFileError};
 use crate::settings;
-use crate::speculate::{EffectiveSpeculation, SpeculationStats};
+use crate::speculate::{EffectiveSpeculation, Speculation, SpeculationStats};
 use crate::text::Tokenizer;
-use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::path::Path;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -43,15 +43,10 @@ pub struct Engine {
 
 #[derive(Debug)]
 struct Shared {
-    commands: Sender<Command>,
-    limits: ModelLimits,
-    gate: Turnstile,
-    next: AtomicU64,
+    client: Arc<Client>,
     warnings: Vec<String>,
     speculation: EffectiveSpeculation,
     totals: Arc<Mutex<SpeculationStats>>,
-    id: EngineId,
-    kept: Arc<KeptCounters>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -80,12 +75,14 @@ impl Engine {
         )?;
         let mut options = options.clone();
         options.audit = options.audit.or(settings::audit()?);
+        let heads = speculation.mode == Speculation::Mtp;
+        let layout = Layout::of(&model, model.limits.sequence, heads);
         let totals = Arc::new(Mutex::new(SpeculationStats::default()));
         let core =
             Core::new(model, &options, speculation.clone()).map_err(|error| LoadError::Memory {
                 reason: error.to_string(),
             })?;
-        let kept = Arc::clone(&core.counters);
+        let counters = Arc::clone(&core.counters);
         let (commands, receiver) = channel();
         let thread = std::thread::Builder::new()
             .name("pawl-engine".to_owned())
@@ -96,16 +93,12 @@ impl Engine {
             .map_err(|error| LoadError::Memory {
                 reason: format!("engine thread: {error}"),
             })?;
+        let client = Client::new(commands, limits, options.max_unfinished, counters, layout);
         let shared = Shared {
-            commands,
-            limits,
-            gate: Turnstile::new(options.max_unfinished),
-            next: AtomicU64::new(1),
+            client: Arc::new(client),
             warnings,
             speculation,
             totals,
-            id: EngineId::fresh(),
-            kept,
             thread: Mutex::new(Some(thread)),
         };
         Ok(Self {
@@ -128,35 +121,7 @@ impl Engine {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn submit(&self, request: Request) -> Result<RequestHandle, SubmitError> {
-        let shared = &self.shared;
-        let id = RequestId(shared.next.fetch_add(1, Ordering::Relaxed));
-        let prepared = request.prepare(&shared.limits, fresh_seed(id), shared.id)?;
-        let ticket = shared.gate.enter().ok_or(SubmitError::QueueFull)?;
-        let seed = prepared.sampler.seed();
-        let (events, receiver) = async_channel::unbounded();
-        let keeper = Keeper {
-            engine: shared.id,
-            commands: shared.commands.clone(),
-            counters: Arc::clone(&shared.kept),
-        };
-        let submission = Submission {
-            id,
-            prepared,
-            keeper,
-            events,
-            ticket,
-        };
-        let command = Command::Submit(Box::new(submission));
-        shared
-            .commands
-            .send(command)
-            .map_err(|_| SubmitError::Stopped)?;
-        Ok(RequestHandle {
-            id,
-            seed,
-            events: receiver,
-            commands: shared.commands.clone(),
-        })
+        self.shared.client.submit(&request)
     }
 
     /// Runs one request to its end.
@@ -212,7 +177,7 @@ impl Engine {
     /// ```
     #[must_use]
     pub fn unfinished(&self) -> usize {
-        self.shared.gate.unfinished()
+        self.shared.client.gate.unfinished()
     }
 
     /// Settings of the model that would change tokens and are not applied.
@@ -275,7 +240,34 @@ impl Engine {
     /// ```
     #[must_use]
     pub fn kept_states(&self) -> KeptStats {
-        self.shared.kept.read()
+        self.shared.client.counters.read()
+    }
+
+    /// Reads a state that [`Kept::save`] wrote, in this process or another, so that a request can continue from it. Room
+    /// is not made for it: drop other kept states if there is none.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let kept = engine.restore("prefix.state")?;
+    /// let prompt = [kept.tokens(), &[7, 8]].concat();
+    /// let answer = engine.generate(Request::from_ids(prompt).continue_from(kept))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Files that cannot be read, are damaged or of another kind, version or model; lack of room.
+    pub fn restore(&self, path: impl AsRef<Path>) -> Result<Kept, StateFileError> {
+        let client = &self.shared.client;
+        let (tokens, image) = saved::read(path.as_ref(), &client.layout)?;
+        let kept = client.ask(|reply| CopyCommand::Restore {
+            tokens: tokens.into(),
+            image: Box::new(image),
+            client: Arc::clone(client),
+            reply,
+        });
+        Ok(kept.unwrap_or(Err(KeptError::Stopped))?)
     }
 
     /// The model's tokenizer, where its folder has one.
@@ -291,7 +283,7 @@ impl Engine {
     /// ```
     #[must_use]
     pub fn tokenizer(&self) -> Option<&dyn Tokenizer> {
-        self.shared.limits.tokenizer.as_deref()
+        self.shared.client.limits.tokenizer.as_deref()
     }
 
     /// How requests are sampled that do not say: the model's own defaults.
@@ -306,383 +298,16 @@ impl Engine {
     /// ```
     #[must_use]
     pub fn default_sampling(&self) -> &SamplingParams {
-        &self.shared.limits.sampling
+        &self.shared.client.limits.sampling
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let _ = self.commands.send(Command::Shutdown);
+        self.client.tell(Command::Shutdown);
         let thread = self.thread.get_mut().ok().and_then(Option::take);
         if let Some(thread) = thread {
             let _ = thread.join();
         }
-    }
-}
-
-/// A running request: an iterator over its events. Dropping it before the end cancels the request.
-///
-/// ```no_run
-/// # use pawl::{Engine, EngineOptions, Event, LoadOptions, Model, Request};
-/// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
-/// # let engine = Engine::new(model, &EngineOptions::default())?;
-/// for event in engine.submit(Request::from_text("def main():").max_new_tokens(32))? {
-///     match event {
-///         Event::Tokens { text, .. } => print!("{text}"),
-///         Event::Finished { reason, .. } => println!("\n[{reason}]"),
-///         _ => {}
-///     }
-/// }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-pub struct RequestHandle {
-    id: RequestId,
-    seed: u64,
-    events: async_channel::Receiver<Event>,
-    commands: Sender<Command>,
-}
-
-impl RequestHandle {
-    /// The request's identity.
-    ///
-    /// ```no_run
-    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
-    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
-    /// # let engine = Engine::new(model, &EngineOptions::default())?;
-    /// let handle = engine.submit(Request::from_ids([1]).max_new_tokens(4))?;
-    /// println!("{}", handle.id());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn id(&self) -> RequestId {
-        self.id
-    }
-
-    /// The seed it samples with, given or chosen: another request with it gives the same tokens.
-    ///
-    /// ```no_run
-    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
-    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
-    /// # let engine = Engine::new(model, &EngineOptions::default())?;
-    /// let handle = engine.submit(Request::from_ids([1]).max_new_tokens(4))?;
-    /// println!("to repeat it: --seed {}", handle.seed());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn seed(&self) -> u64 {
-        self.seed
-    }
-
-    /// Waits for the next event; `None` after the last.
-    ///
-    /// ```no_run
-    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
-    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
-    /// # let engine = Engine::new(model, &EngineOptions::default())?;
-    /// let mut handle = engine.submit(Request::from_ids([1]).max_new_tokens(4))?;
-    /// while let Some(event) = handle.next_event() {
-    ///     println!("{event:?}");
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn next_event(&mut self) -> Option<Event> {
-        self.events.recv_blocking().ok()
-    }
-
-    /// The next event without waiting; `None` when there is none yet, or none any more.
-    ///
-    /// ```no_run
-    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
-    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
-    /// # let engine = Engine::new(model, &EngineOptions::default())?;
-    /// let mut handle = engine.submit(Request::from_ids([1]).max_new_tokens(4))?;
-    /// match handle.try_next_event() {
-    ///     Some(event) => println!("{event:?}"),
-    ///     None => println!("nothing yet"),
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn try_next_event(&mut self) -> Option<Event> {
-        self.events.try_recv().ok()
-    }
-
-    /// The next event, for asynchronous callers on any executor; `None` after the last.
-    ///
-    /// ```no_run
-    /// async fn print(mut handle: pawl::RequestHandle) {
-    ///     while let Some(event) = handle.next_event_async().await {
-    ///         println!("{event:?}");
-    ///     }
-    /// }
-    /// # let _ = print;
-    /// ```
-    pub async fn next_event_async(&mut self) -> Option<Event> {
-        self.events.recv().await.ok()
-    }
-
-    /// Asks the engine to end the request. Tokens that were committed before still arrive, then the last event.
-    ///
-    /// ```no_run
-    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
-    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
-    /// # let engine = Engine::new(model, &EngineOptions::default())?;
-    /// let handle = engine.submit(Request::from_ids([1]))?;
-    /// handle.cancel();
-    /// println!("{}", handle.wait()?.reason);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn cancel(&self) {
-        let _ = self.commands.send(Command::Cancel(self.id));
-    }
-
-    /// Ends the request from elsewhere, while its events are waited for here.
-    ///
-    /// ```no_run
-    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
-    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
-    /// # let engine = Engine::new(model, &EngineOptions::default())?;
-    /// let handle = engine.submit(Request::from_ids([1]))?;
-    /// let canceller = handle.canceller();
-    /// std::thread::spawn(move || canceller.cancel());
-    /// println!("{}", handle.wait()?.reason);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn canceller(&self) -> Canceller {
-        Canceller {
-            id: self.id,
-            commands: self.commands.clone(),
-        }
-    }
-
-    /// Waits for the end and gathers everything.
-    ///
-    /// # Errors
-    /// The engine could not go on with the request, or stopped.
-    ///
-    /// ```no_run
-    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
-    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
-    /// # let engine = Engine::new(model, &EngineOptions::default())?;
-    /// let handle = engine.submit(Request::from_text("import os").max_new_tokens(8))?;
-    /// println!("{}", handle.wait()?.text);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn wait(self) -> Result<Completion, GenerateError> {
-        self.wait_streaming(|_| {})
-    }
-
-    /// Waits for the end, passing on each piece of text as it comes, and gathers everything.
-    ///
-    /// # Errors
-    /// The engine could not go on with the request, or stopped.
-    ///
-    /// ```no_run
-    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
-    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
-    /// # let engine = Engine::new(model, &EngineOptions::default())?;
-    /// let handle = engine.submit(Request::from_text("import os").max_new_tokens(8))?;
-    /// let answer = handle.wait_streaming(|text| print!("{text}"))?;
-    /// println!("\n[{}]", answer.reason);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn wait_streaming(
-        self,
-        mut on_text: impl FnMut(&str),
-    ) -> Result<Completion, GenerateError> {
-        self.wait_while(|text| {
-            on_text(text);
-            ControlFlow::Continue(())
-        })
-    }
-
-    /// As [`RequestHandle::wait_streaming`], but cancels the request once `on_text` breaks off.
-    ///
-    /// # Errors
-    /// The engine could not go on with the request, or stopped.
-    ///
-    /// ```no_run
-    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
-    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
-    /// # let engine = Engine::new(model, &EngineOptions::default())?;
-    /// use std::io::Write;
-    /// use std::ops::ControlFlow;
-    ///
-    /// let handle = engine.submit(Request::from_text("import os").max_new_tokens(8))?;
-    /// let answer = handle.wait_while(|text| match write!(std::io::stdout(), "{text}") {
-    ///     Ok(()) => ControlFlow::Continue(()),
-    ///     Err(_) => ControlFlow::Break(()),
-    /// })?;
-    /// # let _ = answer;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn wait_while(
-        mut self,
-        mut on_text: impl FnMut(&str) -> ControlFlow<()>,
-    ) -> Result<Completion, GenerateError> {
-        let mut tokens = Vec::new();
-        let mut text = String::new();
-        while let Some(event) = self.next_event() {
-            match event {
-                Event::Tokens {
-                    tokens: new,
-                    text: piece,
-                } => {
-                    if on_text(&piece).is_break() {
-                        self.cancel();
-                    }
-                    tokens.extend(new);
-                    text.push_str(&piece);
-                }
-                Event::Finished {
-                    error: Some(error), ..
-                } => return Err(error.into()),
-                Event::Finished {
-                    reason,
-                    stop,
-                    usage,
-                    stats,
-                    kept,
-                    error: None,
-                } => {
-                    let seed = self.seed;
-                    return Ok(Completion {
-                        tokens,
-                        text,
-                        reason,
-                        stop,
-                        usage,
-                        stats,
-                        kept,
-                        seed,
-                    });
-                }
-            }
-        }
-        Err(GenerateError::Request(RequestError::stopped()))
-    }
-}
-
-impl Iterator for RequestHandle {
-    type Item = Event;
-
-    fn next(&mut self) -> Option<Event> {
-        self.next_event()
-    }
-}
-
-impl Drop for RequestHandle {
-    fn drop(&mut self) {
-        self.cancel();
-    }
-}
-
-/// Cancels one request, from any thread. Holding it keeps nothing alive.
-///
-/// ```no_run
-/// fn cancel_all(requests: &[pawl::Canceller]) {
-///     requests.iter().for_each(pawl::Canceller::cancel);
-/// }
-/// # let _ = cancel_all;
-/// ```
-#[derive(Clone, Debug)]
-pub struct Canceller {
-    id: RequestId,
-    commands: Sender<Command>,
-}
-
-impl Canceller {
-    /// As [`RequestHandle::cancel`].
-    ///
-    /// ```no_run
-    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
-    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
-    /// # let engine = Engine::new(model, &EngineOptions::default())?;
-    /// let handle = engine.submit(Request::from_ids([1]))?;
-    /// handle.canceller().cancel();
-    /// # drop(handle);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn cancel(&self) {
-        let _ = self.commands.send(Command::Cancel(self.id));
-    }
-}
-
-/// A finished request.
-///
-/// ```no_run
-/// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
-/// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
-/// # let engine = Engine::new(model, &EngineOptions::default())?;
-/// let answer = engine.generate(Request::from_text("import os").max_new_tokens(8))?;
-/// let usage = answer.usage;
-/// println!("{} tokens after {}: {}", usage.generated_tokens, usage.prompt_tokens, answer.text);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Completion {
-    /// Tokens generated, an end token included.
-    pub tokens: Vec<u32>,
-    /// Their text; empty for a model without a tokenizer.
-    pub text: String,
-    /// Why it ended.
-    pub reason: FinishReason,
-    /// The stop string that ended it.
-    pub stop: Option<String>,
-    /// What it used.
-    pub usage: Usage,
-    /// Where its time went.
-    pub stats: RequestStats,
-    /// Its state, if it was asked to keep it.
-    pub kept: Option<Kept>,
-    /// The seed it sampled with.
-    pub seed: u64,
-}
-
-/// Why a request gave no completion.
-///
-/// ```
-/// let error = pawl::GenerateError::from(pawl::SubmitError::QueueFull);
-/// assert_eq!(error.to_string(), "too many requests are waiting");
-/// ```
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum GenerateError {
-    /// It was refused.
-    #[error(transparent)]
-    Submit(#[from] SubmitError),
-    /// It failed while it ran.
-    #[error(transparent)]
-    Request(#[from] RequestError),
-}
-
-impl GenerateError {
-    /// The kind of error.
-    ///
-    /// ```
-    /// use pawl::{ErrorCode, GenerateError, SubmitError};
-    ///
-    /// assert_eq!(GenerateError::from(SubmitError::QueueFull).code(), ErrorCode::QueueFull);
-    /// ```
-    #[must_use]
-    pub fn code(&self) -> crate::error::ErrorCode {
-        match self {
-            Self::Submit(error) => error.code(),
-            Self::Request(error) => error.code(),
-        }
-    }
-}
-
-/// A seed that differs between requests and between processes.
-fn fresh_seed(id: RequestId) -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(id.value())
-}
-
-impl From<&EngineError> for RequestError {
-    fn from(error: &EngineError) -> Self {
-        Self::new(error.code(), error.to_string())
     }
 }

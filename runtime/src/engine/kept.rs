@@ -1,10 +1,16 @@
 //! What callers hold of a state that outlived its request.
 
+use super::client::Client;
+use super::completion::GenerateError;
+use super::copies::CopyCommand;
 use super::worker::Command;
+use crate::error::ErrorCode;
 use crate::ids::RequestId;
+use crate::request::Request;
+use crate::saved::{self, StateFileError};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::Sender;
 
 /// One engine, unique within the process: states of one are nothing to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,11 +50,10 @@ pub struct Kept(Arc<Handle>);
 
 #[derive(Debug)]
 struct Handle {
-    engine: EngineId,
+    client: Arc<Client>,
     id: RequestId,
     tokens: Arc<[u32]>,
     held: Arc<AtomicBool>,
-    commands: Sender<Command>,
 }
 
 impl Kept {
@@ -103,16 +108,116 @@ impl Kept {
         self.0.id
     }
 
+    /// Another state with the same tokens, to be continued in another way. It shares what never changes and takes a place
+    /// of its own among the requests that fit at once, so it costs little but is not free.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, Kept, Request};
+    /// # fn branch(engine: &Engine, kept: Kept) -> Result<(), Box<dyn std::error::Error>> {
+    /// let other = kept.fork()?;
+    /// let first = [kept.tokens(), &[7]].concat();
+    /// let second = [kept.tokens(), &[8]].concat();
+    /// let one = engine.submit(Request::from_ids(first).continue_from(kept))?;
+    /// let two = engine.submit(Request::from_ids(second).continue_from(other))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// States that are gone; lack of room.
+    pub fn fork(&self) -> Result<Self, KeptError> {
+        Self::fork_of(self.0.id, &self.0.client)
+    }
+
+    /// A state of the first `tokens` tokens; this one stays as it is. It begins as a fork of the longest kept state of this
+    /// engine that has seen a part of them and nothing else, and the rest is computed; for a model without fixed state
+    /// a part of a longer state serves. Works for a state that is gone, too: its tokens are still known.
+    ///
+    /// Forks made on the way, at the turns of a conversation say, are what makes going back to them cheap.
+    ///
+    /// ```no_run
+    /// # fn undo(kept: &pawl::Kept) -> Result<(), pawl::KeptError> {
+    /// let before = kept.rewind(kept.tokens().len() - 1)?;
+    /// assert_eq!(before.tokens().len() + 1, kept.tokens().len());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// No tokens, or more than there are; engines that are full or have stopped.
+    pub fn rewind(&self, tokens: usize) -> Result<Self, KeptError> {
+        let all = &self.0.tokens;
+        let wanted = all.get(..tokens).filter(|wanted| !wanted.is_empty());
+        let wanted: Arc<[u32]> = wanted
+            .ok_or(KeptError::Position {
+                wanted: tokens,
+                tokens: all.len(),
+            })?
+            .into();
+        let client = &self.0.client;
+        let near = client.ask(|reply| CopyCommand::Nearest {
+            tokens: Arc::clone(&wanted),
+            client: Arc::clone(client),
+            reply,
+        });
+        let near = near.ok_or(KeptError::Stopped)?;
+        match near {
+            Some(near) if near.tokens().len() == tokens => return Ok(near),
+            _ => {}
+        }
+        let rest = Request::from_ids(wanted.to_vec())
+            .max_new_tokens(0)
+            .keep_state(true)
+            .continue_from(near);
+        let rest = client.submit(&rest).map_err(GenerateError::from);
+        let read = rest.and_then(|handle| handle.wait());
+        read.map_err(KeptError::Replay)?.kept.ok_or(KeptError::Gone)
+    }
+
+    /// Writes the state to a file, from which [`Engine::restore`](crate::Engine::restore) reads it, in this process or
+    /// another. The file is replaced as a whole: whenever the process ends, it is what it was or complete.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// let prefix = Request::from_text("def main():").max_new_tokens(0).keep_state(true);
+    /// if let Some(kept) = engine.generate(prefix)?.kept {
+    ///     kept.save("prefix.state")?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// States that are gone; files that cannot be written.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), StateFileError> {
+        let client = &self.0.client;
+        let id = self.0.id;
+        let image = client.ask(|reply| CopyCommand::Image { id, reply });
+        let image = image.unwrap_or(Err(KeptError::Stopped))?;
+        saved::write(path.as_ref(), &client.layout, &self.0.tokens, &image)
+    }
+
+    /// A fork of a running request or a kept state.
+    pub(super) fn fork_of(from: RequestId, client: &Arc<Client>) -> Result<Self, KeptError> {
+        let forked = client.ask(|reply| CopyCommand::Fork {
+            from,
+            client: Arc::clone(client),
+            reply,
+        });
+        forked.unwrap_or(Err(KeptError::Stopped))
+    }
+
     /// Whether the state is kept by this engine.
     pub(crate) fn belongs_to(&self, engine: EngineId) -> bool {
-        self.0.engine == engine
+        self.0.client.id == engine
     }
 }
 
 /// Handles to the same state are equal.
 impl PartialEq for Kept {
     fn eq(&self, other: &Self) -> bool {
-        (self.0.engine, self.0.id) == (other.0.engine, other.0.id)
+        (self.0.client.id, self.0.id) == (other.0.client.id, other.0.id)
     }
 }
 
@@ -120,36 +225,7 @@ impl Eq for Kept {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let _ = self.commands.send(Command::Release(self.id));
-    }
-}
-
-/// How a request that keeps its state makes the handle to it.
-#[derive(Debug)]
-pub(super) struct Keeper {
-    pub(super) engine: EngineId,
-    pub(super) commands: Sender<Command>,
-    pub(super) counters: Arc<KeptCounters>,
-}
-
-impl Keeper {
-    /// The state of a request that has committed `tokens`, and the handle to it.
-    pub(super) fn keep(self, id: RequestId, tokens: &[u32]) -> (KeptState, Kept) {
-        let held = Arc::new(AtomicBool::new(true));
-        let handle = Handle {
-            engine: self.engine,
-            id,
-            tokens: tokens.into(),
-            held: Arc::clone(&held),
-            commands: self.commands,
-        };
-        self.counters.held.fetch_add(1, Ordering::Relaxed);
-        let state = KeptState {
-            id,
-            held,
-            counters: self.counters,
-        };
-        (state, Kept(Arc::new(handle)))
+        self.client.tell(Command::Release(self.id));
     }
 }
 
@@ -157,8 +233,34 @@ impl Keeper {
 #[derive(Debug)]
 pub(super) struct KeptState {
     pub(super) id: RequestId,
+    pub(super) tokens: Arc<[u32]>,
     held: Arc<AtomicBool>,
     counters: Arc<KeptCounters>,
+}
+
+impl KeptState {
+    /// A state of `tokens`, and the handle to it.
+    pub(super) fn new(
+        id: RequestId,
+        tokens: impl Into<Arc<[u32]>>,
+        client: Arc<Client>,
+    ) -> (Self, Kept) {
+        let counters = Arc::clone(&client.counters);
+        counters.held.fetch_add(1, Ordering::Relaxed);
+        let state = Self {
+            id,
+            tokens: tokens.into(),
+            held: Arc::new(AtomicBool::new(true)),
+            counters,
+        };
+        let handle = Handle {
+            client,
+            id,
+            tokens: Arc::clone(&state.tokens),
+            held: Arc::clone(&state.held),
+        };
+        (state, Kept(Arc::new(handle)))
+    }
 }
 
 impl Drop for KeptState {
@@ -181,8 +283,8 @@ impl KeptStates {
         self.0.iter()
     }
 
-    pub(super) fn contains(&self, id: RequestId) -> bool {
-        self.0.iter().any(|state| state.id == id)
+    pub(super) fn get(&self, id: RequestId) -> Option<&KeptState> {
+        self.0.iter().find(|state| state.id == id)
     }
 
     pub(super) fn push(&mut self, state: KeptState) {
@@ -229,4 +331,75 @@ pub struct KeptStats {
     pub held: usize,
     /// Evicted for requests that could not be admitted otherwise, so far.
     pub evicted: u64,
+}
+
+/// Why a state could not be forked, rewound, saved or restored.
+///
+/// ```no_run
+/// # use pawl::{Kept, KeptError};
+/// # fn branch(kept: &Kept) -> Result<Option<Kept>, KeptError> {
+/// match kept.fork() {
+///     Ok(other) => Ok(Some(other)),
+///     Err(KeptError::Gone | KeptError::NoRoom { .. }) => Ok(None),
+///     Err(error) => Err(error),
+/// }
+/// # }
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeptError {
+    /// The state is gone: evicted, or taken over by a request; or the request has ended.
+    #[error("the state is gone: it was evicted or taken over, or its request has ended")]
+    Gone,
+    /// The request has committed nothing yet.
+    #[error("the request has not run yet")]
+    NothingCommitted,
+    /// A length that cannot be had.
+    #[error("a state of {wanted} tokens is not among 1 to {tokens}")]
+    #[non_exhaustive]
+    Position {
+        /// Tokens asked for.
+        wanted: usize,
+        /// Tokens of the state.
+        tokens: usize,
+    },
+    /// Requests and kept states fill the engine.
+    #[error("there is no room for another state: {reason}")]
+    #[non_exhaustive]
+    NoRoom {
+        /// What there is too little of.
+        reason: String,
+    },
+    /// The state could not be copied; everything is as it was.
+    #[error("the state could not be copied: {reason}")]
+    #[non_exhaustive]
+    Failed {
+        /// Why.
+        reason: String,
+    },
+    /// The tokens could not be computed again.
+    #[error("the tokens could not be computed again: {0}")]
+    Replay(#[source] GenerateError),
+    /// The engine has stopped.
+    #[error("the engine has stopped")]
+    Stopped,
+}
+
+impl KeptError {
+    /// The kind of error.
+    ///
+    /// ```
+    /// assert_eq!(pawl::KeptError::Gone.code(), pawl::ErrorCode::StateGone);
+    /// ```
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Gone => ErrorCode::StateGone,
+            Self::NothingCommitted | Self::Position { .. } => ErrorCode::RequestInvalid,
+            Self::NoRoom { .. } => ErrorCode::NoRoom,
+            Self::Failed { .. } => ErrorCode::StepDiscarded,
+            Self::Replay(error) => error.code(),
+            Self::Stopped => ErrorCode::EngineStopped,
+        }
+    }
 }

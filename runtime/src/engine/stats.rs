@@ -20,7 +20,7 @@ pub struct RequestStats {
     pub steps: u64,
     /// Tokens generated per such step; 0 before the first.
     pub tokens_per_step: f64,
-    /// Seconds from the first step that ran the request to its first token.
+    /// Seconds from the first step that ran the request to its first token, or to the end of a prompt that is only read.
     pub prefill_seconds: f64,
     /// Seconds from the first token to the last.
     pub decode_seconds: f64,
@@ -56,6 +56,11 @@ impl Clock {
         self.steps += 1;
         self.first_token.get_or_insert(now);
         self.last_token = Some(now);
+    }
+
+    /// A prompt was read to its end, and nothing is drawn.
+    pub(super) fn read(&mut self, now: Instant) {
+        self.first_token.get_or_insert(now);
     }
 
     /// The sums, for `generated` tokens.

@@ -1,16 +1,17 @@
 //! The engine's thread: commands in, steps, events out.
 
 use super::active::Events;
+use super::client::Client;
+use super::copies::CopyCommand;
 use super::core::Core;
 use super::error::EngineError;
-use super::kept::Keeper;
 use super::step::Outcome;
 use super::ticket::Ticket;
 use crate::ids::RequestId;
 use crate::request::Prepared;
 use crate::speculate::SpeculationStats;
 use std::sync::mpsc::{Receiver, TryRecvError};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Failed steps in a row after which every request is failed: the state is whole, but nothing moves.
 const MAX_FAILURES: usize = 3;
@@ -24,6 +25,8 @@ pub(super) enum Command {
     Cancel(RequestId),
     /// Free a kept state.
     Release(RequestId),
+    /// Copy a state.
+    Copy(CopyCommand),
     /// End every request and the thread.
     Shutdown,
 }
@@ -33,8 +36,8 @@ pub(super) enum Command {
 pub(super) struct Submission {
     pub(super) id: RequestId,
     pub(super) prepared: Prepared,
-    /// Makes the handle to the state it leaves.
-    pub(super) keeper: Keeper,
+    /// For the handle to the state it leaves.
+    pub(super) client: Arc<Client>,
     pub(super) events: Events,
     /// Its place among the unfinished requests.
     pub(super) ticket: Ticket,
@@ -91,6 +94,7 @@ fn take_commands(core: &mut Core, commands: &Receiver<Command>) -> bool {
             Command::Submit(submission) => core.submit(*submission),
             Command::Cancel(id) => core.cancel(id),
             Command::Release(id) => core.release_kept(id),
+            Command::Copy(command) => core.copy(command),
             Command::Shutdown => return false,
         }
     }

@@ -77,6 +77,16 @@ pub(crate) enum KvError {
     /// A table no longer is what the reservation found.
     #[error("the block table of {0} changed while it was reserved")]
     Changed(RequestId),
+    /// Positions that are not committed.
+    #[error("{request}: {tokens} positions, {committed} are committed")]
+    Beyond {
+        /// Whose table.
+        request: RequestId,
+        /// Positions asked for.
+        tokens: usize,
+        /// Positions committed.
+        committed: usize,
+    },
     /// The host cannot reach the memory.
     #[error(
         "cache of layer {layer} of the manifest, block {block}: no such float32 block in host memory"

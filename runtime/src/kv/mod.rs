@@ -10,6 +10,8 @@
 
 mod blocks;
 mod error;
+mod fork;
+mod image;
 mod pool;
 mod reservation;
 #[cfg(test)]

@@ -19,21 +19,23 @@ pub(crate) struct KvRow {
 }
 
 #[derive(Clone, Debug)]
-struct ReservedRow {
-    request: RequestId,
-    new: bool,
-    past: usize,
-    tokens: usize,
-    owned: usize,
-    taken: Vec<BlockId>,
-    kept: Option<usize>,
+pub(super) struct ReservedRow {
+    pub(super) request: RequestId,
+    pub(super) new: bool,
+    pub(super) past: usize,
+    pub(super) tokens: usize,
+    pub(super) owned: usize,
+    pub(super) taken: Vec<BlockId>,
+    /// How many of `taken`, the first ones, are another table's: they are read only.
+    pub(super) shared: usize,
+    pub(super) kept: Option<usize>,
 }
 
 /// The cache's participant.
 #[derive(Debug)]
 pub(crate) struct KvReservation<'a> {
-    pool: &'a mut KvPool,
-    rows: Vec<ReservedRow>,
+    pub(super) pool: &'a mut KvPool,
+    pub(super) rows: Vec<ReservedRow>,
 }
 
 /// Paged inputs of the graph.
@@ -149,11 +151,24 @@ impl<'a> KvReservation<'a> {
         self.pool
     }
 
-    /// Blocks taken by this step, by row.
+    /// Blocks taken by this step for itself, by row.
     pub(crate) fn taken(&self) -> impl Iterator<Item = (RequestId, &[BlockId])> {
-        self.rows
-            .iter()
-            .map(|row| (row.request, row.taken.as_slice()))
+        self.split().map(|(request, (_, taken))| (request, taken))
+    }
+
+    /// Blocks of other tables that this step uses as well, by row.
+    pub(crate) fn shared(&self) -> impl Iterator<Item = (RequestId, &[BlockId])> {
+        self.split().map(|(request, (shared, _))| (request, shared))
+    }
+
+    fn split(&self) -> impl Iterator<Item = (RequestId, (&[BlockId], &[BlockId]))> {
+        let rows = self.rows.iter();
+        rows.map(|row| {
+            (
+                row.request,
+                row.taken.split_at(row.shared.min(row.taken.len())),
+            )
+        })
     }
 
     /// Room for what publishing will insert, so that it need not allocate.
@@ -270,6 +285,7 @@ fn claim(pool: &KvPool, row: &KvRow, earlier: bool) -> Result<(ReservedRow, usiz
         tokens,
         owned,
         taken: Vec::new(),
+        shared: 0,
         kept: None,
     };
     Ok((row, needed.saturating_sub(owned)))

@@ -82,16 +82,21 @@
 //! * **I3** Residents, owners of committed slots and owners of block tables are the same requests, also during a step.
 //! * **I4** Fixed state, paged cache and the engine's books have committed the same number of tokens. (The cache of a
 //!   draft head has its own length.)
-//! * **I5** Every block is free, reserved by exactly one row of a live step, or used by as many tables as it counts. A
-//!   table has exactly the blocks its committed length needs.
+//! * **I5** Every block is free, reserved by exactly one row of a live step, or used by as many tables (and live forks) as
+//!   it counts. A table has exactly the blocks its committed length needs.
 //! * **I6** Committed lengths never fall. Going back is releasing and running again.
 //! * **I7** Every publication ran to its end. If a foreign participant panics in one against its promise, the composite
 //!   says so and refuses further steps.
+//! * **I8** A block that several tables use is full in each of them: no operator writes what another request reads.
 //!
 //! # Between steps
 //!
 //! Two operations change residents without a step, and neither moves a token: *release* frees a slot and its blocks, and
 //! *transfer* gives a resident to a request that is not one. Both check everything first and cannot fail after that.
+//! A *fork* and a *restore* are steps of one row whose run is a copy: they admit a request with the state of another, or with
+//! one that was saved, and pass through the same phases. A fork shares the blocks that are full and copies the one that is
+//! not, the row of every bank, and the cache of a draft head likewise.
+//!
 //! Kept states count against slots and blocks: a request is admitted only when all residents at their ceilings, its own
 //! included, fit beside them. Where it would fit without them, they are released, oldest first; its own it takes over.
 //!

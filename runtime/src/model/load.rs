@@ -1,6 +1,7 @@
 //! From a folder to open sessions.
 
 use super::contract::{GraphContract, GraphFile};
+use super::fingerprint::Fingerprint;
 use super::info::ModelInfo;
 use super::options::{LoadOptions, Provider};
 use super::plan::{Limits, MemoryPlan};
@@ -40,6 +41,8 @@ pub struct Model {
     pub(crate) head: Option<Decoder>,
     pub(crate) device: Arc<dyn Device>,
     pub(crate) limits: Limits,
+    /// Of the files it was loaded from.
+    pub(crate) fingerprint: Fingerprint,
     plan: MemoryPlan,
     info: ModelInfo,
 }
@@ -80,6 +83,7 @@ impl Model {
         let device = device(provider, &decoder, loaded)?;
         refuse_distant(&source, &*device)?;
         let info = ModelInfo::new(&source, provider, &limits);
+        let fingerprint = Fingerprint::of(&source)?;
         Ok(Self {
             folder: source.folder,
             config: source.config,
@@ -87,6 +91,7 @@ impl Model {
             decoder,
             head,
             limits,
+            fingerprint,
             plan,
             info,
         })

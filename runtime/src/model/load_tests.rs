@@ -42,6 +42,7 @@ impl Model {
             head,
             limits,
             plan,
+            fingerprint: Fingerprint::test(0),
         }
     }
 }
@@ -307,4 +308,35 @@ fn an_option_wins_over_the_file() {
     assert_eq!(settings.optimize, GraphOptimizationLevel::Basic);
     assert!(!settings.arena);
     assert_eq!(settings.entries, [("session.x".to_owned(), "1".to_owned())]);
+}
+
+#[test]
+fn a_fingerprint_follows_graphs_and_weights() {
+    let of = |change: &dyn Fn(&Path)| {
+        let folder = folder();
+        change(folder.path());
+        load_toy(folder.path()).unwrap().fingerprint
+    };
+    let plain = of(&|_| {});
+    assert_eq!(plain, of(&|_| {}));
+    // The configuration may change.
+    let config = |folder: &Path| {
+        let spaced = CONFIG.replacen('{', "{ ", 1);
+        fs::write(folder.join(CONFIG_FILE), spaced).unwrap();
+    };
+    assert_eq!(plain, of(&config));
+    let weights = |folder: &Path| {
+        let path = folder.join("toy.data");
+        let mut bytes = fs::read(&path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(&path, bytes).unwrap();
+    };
+    assert_ne!(plain, of(&weights));
+    let graph = |folder: &Path| {
+        let path = folder.join("toy.onnx");
+        // A field of the model that says who made it.
+        let maker = [fs::read(&path).unwrap(), vec![0x12, 1, b'x']].concat();
+        fs::write(&path, maker).unwrap();
+    };
+    assert_ne!(plain, of(&graph));
 }

@@ -2,6 +2,7 @@
 
 mod available;
 mod contract;
+mod fingerprint;
 pub(crate) mod graph_io;
 mod info;
 mod inspect;
@@ -19,6 +20,7 @@ pub(crate) mod test_toy;
 mod verify;
 
 pub use contract::{ContractCode, ContractErrors, ContractMismatch};
+pub(crate) use fingerprint::Fingerprint;
 pub use info::{HeadInfo, LimitsInfo, ModelInfo, SpeculativeInfo, StateGroupInfo};
 pub use inspect::{Inspection, inspect};
 pub use load::Model;

@@ -174,7 +174,8 @@ impl Request {
 
     /// Whether the state stays with the engine when the request ends, for a later request to go on from: a chat's next
     /// turn computes only what is new. The handle comes with the end, also that of a cancelled request, unless nothing was
-    /// committed or the request failed.
+    /// committed or the request failed. With `max_new_tokens(0)` the prompt is read and nothing generated, which readies a
+    /// prefix for requests to come.
     ///
     /// ```
     /// let request = pawl::Request::from_ids([1]).keep_state(true);
@@ -223,7 +224,7 @@ impl Request {
                 context_length: model.context_length,
             });
         }
-        if self.max_new_tokens == Some(0) {
+        if self.max_new_tokens == Some(0) && !self.keep_state {
             return Err(SubmitError::NothingToGenerate);
         }
         let rules = Rules {
@@ -408,7 +409,7 @@ pub enum SubmitError {
         /// Bytes allowed.
         limit: usize,
     },
-    /// `max_new_tokens` is 0.
+    /// `max_new_tokens` is 0 and the state is not kept.
     #[error("max_new_tokens is 0: there is nothing to generate")]
     NothingToGenerate,
     /// A stop string is empty.

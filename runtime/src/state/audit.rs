@@ -24,6 +24,8 @@ pub(crate) enum Invariant {
     I6,
     /// Every publish ran to its end.
     I7,
+    /// A block with several users is full in each of them, so that nobody writes it.
+    I8,
 }
 
 /// An invariant that does not hold.
@@ -41,7 +43,7 @@ impl std::fmt::Display for Violation {
     }
 }
 
-/// Checks I1 to I5 and I7 of a snapshot, between steps or during one. Empty when all hold.
+/// Checks I1 to I5, I7 and I8 of a snapshot, between steps or during one. Empty when all hold.
 pub(crate) fn audit(snapshot: &Snapshot) -> Vec<Violation> {
     let mut audit = Audit::default();
     audit.require(Invariant::I7, snapshot.healthy, || {
@@ -147,8 +149,9 @@ impl Audit {
     fn blocks(&mut self, name: &str, paged: &PagedSnapshot) {
         let mut uses = vec![0u32; paged.references.len()];
         let tables = paged.tables.iter().flat_map(|(_, table)| &table.blocks);
-        let reserved = paged.reserved.iter().flat_map(|(_, blocks)| blocks);
-        for block in tables.chain(reserved) {
+        let claimed = paged.reserved.iter().chain(&paged.shared);
+        let claimed = claimed.flat_map(|(_, blocks)| blocks);
+        for block in tables.chain(claimed) {
             match uses.get_mut(block.index()) {
                 Some(uses) => *uses += 1,
                 None => self.require(Invariant::I5, false, || format!("{name}: no {block:?}")),
@@ -195,6 +198,12 @@ impl Audit {
                 .any(|(i, block)| blocks.iter().take(i).any(|b| b == block));
             self.require(Invariant::I5, !repeats, || {
                 format!("{name}: {request} has a block twice")
+            });
+            let partial = !committed.is_multiple_of(paged.block_size.max(1));
+            let last = blocks.last().filter(|_| partial);
+            let users = last.and_then(|last| paged.references.get(last.index()));
+            self.require(Invariant::I8, users.is_none_or(|users| *users <= 1), || {
+                format!("{name}: {request} shares the block that it fills")
             });
         }
     }

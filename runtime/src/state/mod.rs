@@ -16,6 +16,7 @@ pub(crate) mod audit;
 mod capture;
 mod error;
 mod handle;
+mod image;
 mod layout;
 mod pool;
 mod reservation;

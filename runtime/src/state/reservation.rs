@@ -55,7 +55,7 @@ struct Committed {
 /// The pool's participant. Committed rows are only read until it is published; see `manual::state`.
 #[derive(Debug)]
 pub(crate) struct StateReservation<'a> {
-    pool: &'a mut StatePool,
+    pub(super) pool: &'a mut StatePool,
     rows: Vec<ReservedRow>,
 }
 
@@ -163,6 +163,14 @@ impl<'a> StateReservation<'a> {
         }
         reserved.kept = Some(kept);
         Ok(())
+    }
+
+    /// The bank row that a row of the step writes.
+    pub(super) fn write_row(&self, row: usize) -> Result<usize, StateError> {
+        let rows = self.rows.len();
+        let reserved = self.rows.get(row);
+        let reserved = reserved.ok_or(StateError::UnknownRow { row, rows })?;
+        Ok(reserved.write)
     }
 
     /// Lets a row of a resident remember another version, as if its slot had moved on meanwhile.

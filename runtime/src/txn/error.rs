@@ -62,6 +62,16 @@ pub(crate) enum StepError {
         /// Tokens that were no drafts.
         least: usize,
     },
+    /// A length that cannot be had of a resident: more than it has committed, or fewer where fixed state cannot go back.
+    #[error("{request}: a state of {tokens} tokens, {committed} are committed")]
+    Position {
+        /// Whose state.
+        request: RequestId,
+        /// Tokens asked for.
+        tokens: usize,
+        /// Tokens committed.
+        committed: usize,
+    },
     /// The request is not resident.
     #[error("{0} is not resident")]
     Unknown(RequestId),

@@ -23,6 +23,8 @@
 mod composite;
 mod error;
 mod faults;
+mod fork;
+mod image;
 mod outcome;
 mod participant;
 mod snapshot;
@@ -35,6 +37,7 @@ pub(crate) use composite::{Composite, Health, StepRow};
 pub(crate) use error::StepError;
 #[cfg(test)]
 pub(crate) use faults::Faults;
+pub(crate) use image::{HeadImage, StateImage};
 pub(crate) use outcome::{RowOutcome, StepOutcome};
 pub(crate) use participant::{Participant, ParticipantError, Permit, Seat};
 pub(crate) use snapshot::{FixedSnapshot, PagedSnapshot, Snapshot};

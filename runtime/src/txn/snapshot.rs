@@ -45,6 +45,8 @@ pub(crate) struct PagedSnapshot {
     pub(crate) tables: Vec<(RequestId, BlockTable)>,
     /// Blocks taken by a step that is not published.
     pub(crate) reserved: Vec<(RequestId, Vec<BlockId>)>,
+    /// Blocks of tables that such a step uses as well.
+    pub(crate) shared: Vec<(RequestId, Vec<BlockId>)>,
 }
 
 impl Composite {
@@ -60,8 +62,8 @@ impl Composite {
                     .map(|(request, r)| (*request, r.tokens)),
             ),
             fixed: self.state.as_ref().map(StatePool::snapshot),
-            paged: self.kv.as_ref().map(|pool| paged(pool, Vec::new())),
-            head: self.head.as_ref().map(|pool| paged(pool, Vec::new())),
+            paged: self.kv.as_ref().map(paged),
+            head: self.head.as_ref().map(paged),
         }
     }
 }
@@ -97,16 +99,23 @@ impl StatePool {
 }
 
 fn reserved(reservation: &KvReservation<'_>) -> PagedSnapshot {
-    let taken = reservation.taken().filter(|(_, blocks)| !blocks.is_empty());
-    paged(
-        reservation.pool(),
-        taken
-            .map(|(request, blocks)| (request, blocks.to_vec()))
-            .collect(),
-    )
+    PagedSnapshot {
+        reserved: claims(reservation.taken()),
+        shared: claims(reservation.shared()),
+        ..paged(reservation.pool())
+    }
 }
 
-fn paged(pool: &KvPool, reserved: Vec<(RequestId, Vec<BlockId>)>) -> PagedSnapshot {
+fn claims<'a>(
+    claims: impl Iterator<Item = (RequestId, &'a [BlockId])>,
+) -> Vec<(RequestId, Vec<BlockId>)> {
+    let claims = claims.filter(|(_, blocks)| !blocks.is_empty());
+    claims
+        .map(|(request, blocks)| (request, blocks.to_vec()))
+        .collect()
+}
+
+fn paged(pool: &KvPool) -> PagedSnapshot {
     PagedSnapshot {
         block_size: pool.block_size(),
         free: pool.blocks().free().to_vec(),
@@ -115,7 +124,8 @@ fn paged(pool: &KvPool, reserved: Vec<(RequestId, Vec<BlockId>)>) -> PagedSnapsh
             pool.tables()
                 .map(|(request, table)| (request, table.clone())),
         ),
-        reserved,
+        reserved: Vec::new(),
+        shared: Vec::new(),
     }
 }
 

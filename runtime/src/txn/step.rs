@@ -420,6 +420,14 @@ impl<'a, Phase> Step<'a, Phase> {
         self.rows.iter().map(|row| row.request)
     }
 
+    pub(super) fn seats_mut(&mut self) -> SeatMuts<'_, 'a> {
+        (
+            self.state.as_deref_mut(),
+            self.kv.as_deref_mut(),
+            self.head.as_deref_mut(),
+        )
+    }
+
     #[cfg(test)]
     pub(super) fn state_mut(&mut self) -> Option<&mut StateReservation<'a>> {
         self.state.as_deref_mut()
@@ -435,4 +443,11 @@ pub(super) type SeatRefs<'s, 'a> = (
     Option<&'s StateReservation<'a>>,
     Option<&'s KvReservation<'a>>,
     Option<&'s KvReservation<'a>>,
+);
+
+/// The reservations, borrowed to write.
+pub(super) type SeatMuts<'s, 'a> = (
+    Option<&'s mut StateReservation<'a>>,
+    Option<&'s mut KvReservation<'a>>,
+    Option<&'s mut KvReservation<'a>>,
 );

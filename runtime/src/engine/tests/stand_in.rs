@@ -2,8 +2,8 @@
 //! that lost or foreign state changes tokens; and what it must keep after any tokens is known without running it.
 
 use crate::engine::active::Events;
+use crate::engine::client::Client;
 use crate::engine::core::{self, Core};
-use crate::engine::kept::{EngineId, Keeper};
 use crate::engine::ticket::Turnstile;
 use crate::engine::worker::{Command, Submission};
 use crate::engine::{EngineOptions, RequestStats};
@@ -14,6 +14,7 @@ use crate::model::Model;
 use crate::model::spec::StateSpec;
 use crate::request::{Event, FinishReason, ModelLimits, Request};
 use crate::sample::{Sampler, SamplingParams, Scratch};
+use crate::saved::Layout;
 use crate::speculate::EffectiveSpeculation;
 use crate::text::tests::byte_level;
 use crate::txn::Faults;
@@ -21,7 +22,7 @@ use crate::txn::tests::fixture::{
     Form, assert_rows, noise, paged_spec, run_fixed, run_paged, sequential, state_spec,
 };
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 
 /// Few enough tokens that n-grams repeat.
 pub(super) const VOCAB: usize = 24;
@@ -248,8 +249,9 @@ pub(super) fn model(form: Form, law: Law, faults: &Faults) -> Model {
 pub(super) struct Bench {
     pub(super) core: Core,
     pub(super) faults: Faults,
-    /// What handles to kept states ask for; nobody listens.
-    commands: (Sender<Command>, Receiver<Command>),
+    /// The way in for handles; nobody listens.
+    client: Arc<Client>,
+    _commands: Receiver<Command>,
     requests: Vec<(RequestId, usize, async_channel::Receiver<Event>)>,
 }
 
@@ -260,6 +262,16 @@ pub(super) struct Told {
     pub(super) text: String,
     pub(super) reason: Option<FinishReason>,
     pub(super) stats: RequestStats,
+}
+
+fn limits() -> ModelLimits {
+    ModelLimits {
+        vocab_size: u32::try_from(VOCAB).unwrap(),
+        context_length: 240,
+        eos: Vec::new(),
+        tokenizer: Some(byte_level()),
+        sampling: SamplingParams::greedy(),
+    }
 }
 
 impl Bench {
@@ -273,40 +285,35 @@ impl Bench {
         let (mode, drafts) = (options.speculation, options.max_drafts);
         let speculation = EffectiveSpeculation::choose(mode, drafts, core::offer(&model)).unwrap();
         let options = options.clone().audit(true);
+        let layout = Layout::of(&model, model.limits.sequence, true);
         let mut core = Core::new(model, &options, speculation).unwrap();
         core.composite.set_faults(faults.clone());
+        let (commands, receiver) = channel();
+        let counters = Arc::clone(&core.counters);
+        let client = Client::new(commands, limits(), 1, counters, layout);
         Self {
             core,
             faults,
-            commands: channel(),
+            client: Arc::new(client),
+            _commands: receiver,
             requests: Vec::new(),
         }
     }
 
     pub(super) fn submit(&mut self, request: &Request) -> RequestId {
-        let limits = ModelLimits {
-            vocab_size: u32::try_from(VOCAB).unwrap(),
-            context_length: 240,
-            eos: Vec::new(),
-            tokenizer: Some(byte_level()),
-            sampling: SamplingParams::greedy(),
-        };
         let id = RequestId(self.requests.len() as u64 + 1);
-        let prepared = request.prepare(&limits, SEED, EngineId::NONE).unwrap();
+        let prepared = request
+            .prepare(&self.client.limits, SEED, self.client.id)
+            .unwrap();
         let (events, receiver): (Events, _) = async_channel::unbounded();
         self.requests.push((id, prepared.prompt.len(), receiver));
         let ticket = Turnstile::new(1).enter().unwrap();
-        let keeper = Keeper {
-            engine: EngineId::NONE,
-            commands: self.commands.0.clone(),
-            counters: Arc::clone(&self.core.counters),
-        };
         self.core.submit(Submission {
             id,
             prepared,
             events,
             ticket,
-            keeper,
+            client: Arc::clone(&self.client),
         });
         id
     }

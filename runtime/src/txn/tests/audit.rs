@@ -144,3 +144,32 @@ fn i7_a_torn_composite_is_reported() {
         .to_string();
     assert_eq!(text, "I7: a step was published in part");
 }
+
+#[test]
+fn i8_shared_blocks_are_full() {
+    let share = |whose: usize| {
+        move |s: &mut Snapshot| {
+            let paged = paged(s);
+            // Both tables fill their last block; the second one's is given up for one of the first's.
+            let block = paged.tables[0].1.blocks[whose];
+            let own = std::mem::replace(&mut paged.tables[1].1.blocks[0], block);
+            paged.references[block.index()] = 2;
+            paged.references[own.index()] = 0;
+            paged.free.push(own);
+        }
+    };
+    // Full in the first, filled by the second; filled by both.
+    assert_eq!(broken(share(0)), [Invariant::I8]);
+    assert_eq!(broken(share(1)), [Invariant::I8]);
+    let both_full = |s: &mut Snapshot| {
+        share(0)(s);
+        paged(s).tables[1].1.committed = 4;
+        s.residents[1].1 = 4;
+        let fixed = s.fixed.as_mut().unwrap();
+        let Slot::Committed { tokens, .. } = &mut fixed.entries[1].slot else {
+            panic!("a resident")
+        };
+        *tokens = 4;
+    };
+    assert_eq!(broken(both_full), []);
+}

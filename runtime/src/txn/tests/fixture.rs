@@ -191,7 +191,9 @@ pub(crate) fn run(step: &mut Step<'_, Reserved>, form: Form, tokens: &[Vec<u32>]
     let mut histories = Vec::new();
     for (row, tokens) in tokens.iter().enumerate() {
         let buffers = step.buffers();
-        run_fixed(buffers.fixed, form, &inputs, row, tokens);
+        if !buffers.fixed.is_empty() {
+            run_fixed(buffers.fixed, form, &inputs, row, tokens);
+        }
         histories.push(run_paged(buffers.paged, &inputs, row, tokens));
     }
     histories

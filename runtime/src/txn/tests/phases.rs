@@ -498,3 +498,31 @@ fn an_unwritten_final_state_shows_as_nan() {
             .all(|value| value.is_nan())
     );
 }
+
+#[test]
+fn what_cannot_be_forked_changes_nothing() {
+    let mut composite = composite(UPDATE, 2, 3, false);
+    advance_by(&mut composite, 1, &[1, 2, 3, 4, 5], true);
+    let before = composite.snapshot();
+    let refused = |composite: &mut Composite, from, to, tokens| {
+        let error = composite.fork(id(from), id(to), tokens).unwrap_err();
+        assert_eq!(composite.snapshot(), before);
+        error
+    };
+    let error = refused(&mut composite, 7, 2, 5);
+    assert!(matches!(error, StepError::Unknown(_)), "{error}");
+    let error = refused(&mut composite, 1, 1, 5);
+    assert!(matches!(error, StepError::Residency { .. }), "{error}");
+    for tokens in [0, 4, 6] {
+        let error = refused(&mut composite, 1, 2, tokens);
+        assert!(matches!(error, StepError::Position { .. }), "{error}");
+    }
+    // The last block goes to the fork; then places are out.
+    composite.fork(id(1), id(2), 5).unwrap().accept_all();
+    let step = composite.fork(id(1), id(2), 5).unwrap();
+    let step = step.accept_all().validate().unwrap().prepare().unwrap();
+    step.publish();
+    let error = composite.fork(id(1), id(3), 5).unwrap_err();
+    assert!(error.can_wait(), "{error}");
+    assert_sound(&composite);
+}

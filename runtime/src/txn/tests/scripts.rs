@@ -1,15 +1,20 @@
-//! Random scripts of admit, step, accept, discard and release, compared with token-by-token state after every step.
+//! Random scripts of admit, step, accept, discard, release, transfer, fork, save and restore, compared with token-by-token
+//! state after every step.
 
 use super::fixture::*;
+use crate::device::HostDevice;
 use crate::ids::RequestId;
+use crate::kv::KvPool;
 use crate::state::audit::{audit, audit_step};
-use crate::txn::{Composite, Keep, Reserved, Step, StepRow};
+use crate::txn::{Composite, Keep, Reserved, Snapshot, StateImage, Step, StepError, StepRow};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 const SLOTS: usize = 3;
 const BLOCKS: usize = 9;
+/// Images that a script keeps.
+const SAVED: usize = 3;
 
 /// One row as drawn; numbers are made to fit what is possible.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +41,12 @@ enum Between {
     Release(u64),
     /// The state of the first goes to the second.
     Transfer(u64, u64),
+    /// The second gets what the first has, or so many tokens less, unless left in a phase.
+    Fork(u64, u64, usize, usize),
+    /// The image of a request is put by.
+    Save(u64),
+    /// A request is admitted with an image that was put by, unless left in a phase.
+    Restore(u64, usize, usize),
 }
 
 fn pick() -> impl Strategy<Value = Pick> {
@@ -50,13 +61,23 @@ fn pick() -> impl Strategy<Value = Pick> {
     )
 }
 
+fn between() -> impl Strategy<Value = Between> {
+    let request = || 0u64..5;
+    let (less, leave) = (prop_oneof![2 => Just(0), 1 => 1usize..9], || 0usize..12);
+    prop_oneof![
+        4 => Just(Between::Nothing),
+        2 => request().prop_map(Between::Release),
+        1 => (request(), request()).prop_map(|(from, to)| Between::Transfer(from, to)),
+        3 => (request(), request(), less, leave())
+            .prop_map(|(from, to, less, leave)| Between::Fork(from, to, less, leave)),
+        1 => request().prop_map(Between::Save),
+        1 => (request(), 0..SAVED, leave())
+            .prop_map(|(to, which, leave)| Between::Restore(to, which, leave)),
+    ]
+}
+
 fn turn() -> impl Strategy<Value = Turn> {
-    let between = prop_oneof![
-        6 => Just(Between::Nothing),
-        2 => (0u64..5).prop_map(Between::Release),
-        2 => (0u64..5, 0u64..5).prop_map(|(from, to)| Between::Transfer(from, to)),
-    ];
-    (prop::collection::vec(pick(), 1..5), 0usize..12, between).prop_map(
+    (prop::collection::vec(pick(), 1..5), 0usize..12, between()).prop_map(
         |(picks, leave, between)| Turn {
             picks,
             leave,
@@ -65,34 +86,51 @@ fn turn() -> impl Strategy<Value = Turn> {
     )
 }
 
-/// The naive model: every token of every resident, and how many positions its head has.
+/// Every token of a resident, and what its head was given.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Known {
+    tokens: History,
+    head: History,
+}
+
+/// The naive model.
 #[derive(Default)]
 struct Model {
-    tokens: BTreeMap<RequestId, History>,
-    head: BTreeMap<RequestId, usize>,
+    residents: BTreeMap<RequestId, Known>,
     next_token: u32,
 }
 
 struct Script {
     composite: Composite,
     form: Form,
+    fixed: bool,
     head: bool,
     model: Model,
+    saved: Vec<(StateImage, Known)>,
 }
 
 impl Script {
-    fn new(form: Form, head: bool) -> Self {
-        let composite = composite(form, SLOTS, BLOCKS, head);
+    /// Without `fixed`, a model of attention only.
+    fn new(form: Form, fixed: bool, head: bool) -> Self {
+        let composite = if fixed {
+            composite(form, SLOTS, BLOCKS, head)
+        } else {
+            let kv = || KvPool::new(&paged_spec(), BLOCKS, &HostDevice).unwrap();
+            Composite::new(SLOTS, None, Some(kv()), head.then(kv))
+        };
         Self {
             composite,
             form,
+            fixed,
             head,
             model: Model::default(),
+            saved: Vec::new(),
         }
     }
 
     fn window(&self) -> usize {
         match self.form {
+            _ if !self.fixed => usize::MAX,
             Form::Absent => 0,
             Form::State(window) | Form::Update(window) => window,
         }
@@ -108,7 +146,7 @@ impl Script {
             }
             seen.push(pick.request);
             let drafts = pick.drafts.min(self.window().saturating_sub(pick.tokens));
-            let new = !self.model.tokens.contains_key(&id(pick.request));
+            let new = !self.model.residents.contains_key(&id(pick.request));
             let head_tokens = if self.head { pick.head } else { 0 };
             let tokens = pick.tokens + drafts;
             rows.push(StepRow {
@@ -127,31 +165,36 @@ impl Script {
     }
 
     fn turn(&mut self, turn: &Turn) {
-        let before = self.composite.snapshot();
-        let bytes = bits(&self.composite);
+        let before = self.before();
         let (rows, kept) = self.rows(&turn.picks);
         let tokens: Vec<Vec<u32>> = rows.iter().map(|row| self.model.draw(row.tokens)).collect();
+        let heads = rows.iter().map(|row| self.model.draw(row.head_tokens));
+        let heads: Vec<Vec<u32>> = heads.collect();
         let form = self.form;
         let published = match self.composite.reserve(&rows) {
-            Ok(step) => walk(step, form, &tokens, &kept, turn.leave, &self.model),
-            Err(error) => {
-                assert!(
-                    error.can_wait() || error.to_string().contains("the cache has 9"),
-                    "{error}"
-                );
-                false
+            Ok(mut step) => {
+                assert_eq!(audit(&step.snapshot()), Vec::new());
+                let histories = run(&mut step, form, &tokens);
+                for ((history, new), row) in histories.iter().zip(&tokens).zip(&rows) {
+                    let old = self.model.residents.get(&row.request);
+                    let old = old.map_or(&[][..], |known| &known.tokens);
+                    assert_eq!(*history, [old, new].concat(), "cache of {}", row.request);
+                }
+                run_head(&mut step, &heads);
+                leave(step, Some(&kept), turn.leave)
             }
+            Err(error) => refused(&error),
         };
-        let after = self.composite.snapshot();
         if published {
-            for ((row, keep), tokens) in rows.iter().zip(&kept).zip(&tokens) {
-                self.model
-                    .keep(row.request, &tokens[..keep.tokens.get()], keep.head_tokens);
+            for (((row, keep), tokens), head) in rows.iter().zip(&kept).zip(&tokens).zip(&heads) {
+                let known = self.model.residents.entry(row.request).or_default();
+                known.tokens.extend(&tokens[..keep.tokens.get()]);
+                known.head.extend(&head[..keep.head_tokens]);
             }
-            assert_eq!(audit_step(&before, &after), Vec::new());
+            let after = self.composite.snapshot();
+            assert_eq!(audit_step(&before.0, &after), Vec::new());
         } else {
-            assert_eq!(after, before);
-            assert_eq!(bits(&self.composite), bytes);
+            self.unchanged(&before);
         }
         self.compare();
         self.between(turn.between);
@@ -162,27 +205,94 @@ impl Script {
         match between {
             Between::Nothing => {}
             Between::Release(request) => {
-                let resident = self.model.tokens.remove(&id(request)).is_some();
-                self.model.head.remove(&id(request));
+                let resident = self.model.residents.remove(&id(request)).is_some();
                 assert_eq!(self.composite.release(id(request)).is_ok(), resident);
             }
             Between::Transfer(from, to) => self.transfer(id(from), id(to)),
+            Between::Fork(from, to, less, leave) => self.fork((id(from), id(to)), less, leave),
+            Between::Save(request) => {
+                let known = self.model.residents.get(&id(request)).cloned();
+                let image = self.composite.image(id(request)).ok();
+                assert_eq!(image.is_some(), known.is_some());
+                self.saved.extend(image.zip(known));
+                self.saved.drain(..self.saved.len().saturating_sub(SAVED));
+            }
+            Between::Restore(to, which, leave) => self.restore(id(to), which, leave),
         }
     }
 
     fn transfer(&mut self, from: RequestId, to: RequestId) {
-        let before = self.composite.snapshot();
+        let before = self.before();
         let done = self.composite.transfer(from, to).is_ok();
-        let model = &mut self.model;
-        let possible = model.tokens.contains_key(&from) && !model.tokens.contains_key(&to);
+        let residents = &mut self.model.residents;
+        let possible = residents.contains_key(&from) && !residents.contains_key(&to);
         assert_eq!(done, possible);
         if !done {
-            return assert_eq!(self.composite.snapshot(), before);
+            return self.unchanged(&before);
         }
-        let tokens = model.tokens.remove(&from).unwrap();
-        model.tokens.insert(to, tokens);
-        let head = model.head.remove(&from).unwrap();
-        model.head.insert(to, head);
+        let known = residents.remove(&from).unwrap();
+        residents.insert(to, known);
+    }
+
+    fn fork(&mut self, (from, to): (RequestId, RequestId), less: usize, phase: usize) {
+        let before = self.before();
+        let known = self.model.residents.get(&from).cloned();
+        let committed = known.as_ref().map_or(0, |known| known.tokens.len());
+        let tokens = committed.saturating_sub(less);
+        let published = match self.composite.fork(from, to, tokens) {
+            Ok(step) => leave(step, None, phase),
+            Err(error) => {
+                let back = self.fixed && less > 0;
+                let wrong = from == to || known.is_none() || tokens == 0 || back;
+                let taken = self.model.residents.contains_key(&to);
+                assert!(wrong || taken || error.can_wait(), "{error}");
+                false
+            }
+        };
+        if !published {
+            return self.unchanged(&before);
+        }
+        let Known {
+            mut tokens,
+            mut head,
+        } = known.unwrap();
+        tokens.truncate(committed - less);
+        head.truncate(tokens.len());
+        self.model.residents.insert(to, Known { tokens, head });
+        // A fork takes at most one more block of each cache.
+        let used = |snapshot: &Snapshot| {
+            let caches = [&snapshot.paged, &snapshot.head];
+            caches.map(|paged| paged.as_ref().map_or(0, |paged| paged.free.len()))
+        };
+        let (before, after) = (used(&before.0), used(&self.composite.snapshot()));
+        assert!(before.iter().zip(after).all(|(b, a)| b - a <= 1));
+    }
+
+    fn restore(&mut self, to: RequestId, which: usize, phase: usize) {
+        let Some((image, known)) = self.saved.get(which) else {
+            return;
+        };
+        let before = self.before();
+        let published = match self.composite.restore(to, image) {
+            Ok(step) => leave(step, None, phase),
+            Err(_) if self.model.residents.contains_key(&to) => false,
+            Err(error) => refused(&error),
+        };
+        if published {
+            self.model.residents.insert(to, known.clone());
+        } else {
+            self.unchanged(&before);
+        }
+    }
+
+    fn before(&self) -> (Snapshot, BTreeMap<RequestId, StateImage>) {
+        (self.composite.snapshot(), images(&self.composite))
+    }
+
+    /// Everything visible is as it was.
+    fn unchanged(&self, before: &(Snapshot, BTreeMap<RequestId, StateImage>)) {
+        assert_eq!(self.composite.snapshot(), before.0);
+        assert_eq!(images(&self.composite), before.1);
     }
 
     /// Everything the composite shows against the model.
@@ -190,16 +300,21 @@ impl Script {
         assert_eq!(audit(&self.composite.snapshot()), Vec::new());
         let mut residents: Vec<RequestId> = self.composite.residents().collect();
         residents.sort();
-        assert_eq!(
-            residents,
-            self.model.tokens.keys().copied().collect::<Vec<_>>()
-        );
-        for (request, tokens) in &self.model.tokens {
-            assert_eq!(self.composite.tokens(*request), Some(tokens.len()));
-            let head = self.head.then(|| self.model.head[request]);
-            assert_eq!(self.composite.head_tokens(*request), head);
-            let rows = self.composite.committed_rows(*request).unwrap();
-            assert_rows(&rows, tokens);
+        let known = self.model.residents.keys().copied();
+        assert_eq!(residents, known.collect::<Vec<_>>());
+        for (request, known) in &self.model.residents {
+            let image = self.composite.image(*request).unwrap();
+            assert_eq!(image.tokens, known.tokens.len());
+            assert_eq!(image.cache[0].keys, floats(&known.tokens), "of {request}");
+            let head = image
+                .head
+                .map(|head| (head.tokens, head.cache[0].keys.clone()));
+            let expected = || (known.head.len(), floats(&known.head));
+            assert_eq!(head, self.head.then(expected), "head of {request}");
+            let rows: Vec<&[f32]> = image.fixed.iter().map(Vec::as_slice).collect();
+            if self.fixed {
+                assert_rows(&rows, &known.tokens);
+            }
         }
     }
 }
@@ -211,45 +326,64 @@ impl Model {
         self.next_token += u32::try_from(count).unwrap();
         (start..self.next_token).collect()
     }
+}
 
-    fn keep(&mut self, request: RequestId, tokens: &[u32], head_tokens: usize) {
-        self.tokens
-            .entry(request)
-            .or_default()
-            .extend_from_slice(tokens);
-        *self.head.entry(request).or_default() += head_tokens;
+fn floats(tokens: &[u32]) -> Vec<f32> {
+    tokens.iter().map(|token| *token as f32).collect()
+}
+
+fn images(composite: &Composite) -> BTreeMap<RequestId, StateImage> {
+    let image = |request| (request, composite.image(request).unwrap());
+    composite.residents().map(image).collect()
+}
+
+/// A step that was not reserved, for lack of room.
+fn refused(error: &StepError) -> bool {
+    let never = error.to_string().contains("the cache has 9");
+    assert!(error.can_wait() || never, "{error}");
+    false
+}
+
+/// Lets the head write what it is given.
+fn run_head(step: &mut Step<'_, Reserved>, heads: &[Vec<u32>]) {
+    let rows: Vec<usize> = (0..heads.len()).collect();
+    let Some(binding) = step.head_binding(&rows) else {
+        return;
+    };
+    let [layer] = step.head_buffers() else {
+        panic!("one layer")
+    };
+    let keys = layer.key.as_f32_mut().unwrap();
+    for (row, tokens) in heads.iter().enumerate() {
+        let past = usize::try_from(binding.past[row]).unwrap();
+        let table = &binding.block_table[row * binding.max_blocks..];
+        for (position, token) in (past..).zip(tokens) {
+            let block = usize::try_from(table[position / BLOCK]).unwrap();
+            keys[block * BLOCK + position % BLOCK] = *token as f32;
+        }
     }
 }
 
-/// Walks a reserved step up to the phase `leave`. Tells whether it was published.
-fn walk(
-    mut step: Step<'_, Reserved>,
-    form: Form,
-    tokens: &[Vec<u32>],
-    kept: &[Keep],
-    leave: usize,
-    model: &Model,
-) -> bool {
+/// Walks a step up to a phase and drops it there; the fourth and later ones publish it. Tells whether it was published.
+fn leave(step: Step<'_, Reserved>, kept: Option<&[Keep]>, phase: usize) -> bool {
     assert_eq!(audit(&step.snapshot()), Vec::new());
-    let histories = run(&mut step, form, tokens);
-    for ((history, new), request) in histories.iter().zip(tokens).zip(step.requests()) {
-        let old = model.tokens.get(&request).cloned().unwrap_or_default();
-        assert_eq!(*history, [old, new.clone()].concat(), "cache of {request}");
-    }
-    if leave == 0 {
+    if phase == 0 {
         return false;
     }
-    let step = step.accept(kept).unwrap();
-    if leave == 1 {
+    let step = match kept {
+        Some(kept) => step.accept(kept).unwrap(),
+        None => step.accept_all(),
+    };
+    if phase == 1 {
         return false;
     }
     let step = step.validate().unwrap();
-    if leave == 2 {
+    if phase == 2 {
         return false;
     }
     let step = step.prepare().unwrap();
     assert_eq!(audit(&step.snapshot()), Vec::new());
-    if leave == 3 {
+    if phase == 3 {
         return false;
     }
     step.publish();
@@ -270,10 +404,11 @@ proptest! {
     #[test]
     fn random_scripts_agree_with_token_by_token_state(
         form in form(),
+        fixed in prop::bool::weighted(0.8),
         head: bool,
         turns in prop::collection::vec(turn(), 1..40),
     ) {
-        let mut script = Script::new(form, head);
+        let mut script = Script::new(form, fixed, head);
         for turn in &turns {
             script.turn(turn);
         }

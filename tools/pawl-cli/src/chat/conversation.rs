@@ -10,6 +10,8 @@ pub(super) struct Conversation {
     system: Option<Message>,
     messages: Vec<Message>,
     past: Option<Past>,
+    /// Whether the template has rewritten an answer once it was history; one that drops reasoning does.
+    rewrites: bool,
 }
 
 /// The last turn as the model saw it.
@@ -21,7 +23,10 @@ struct Past {
     ids: Vec<u32>,
     /// How many of them belong to the text.
     prompt: usize,
+    /// The state after the answer.
     kept: Option<Kept>,
+    /// The state before what a template may rewrite.
+    lasting: Option<Kept>,
 }
 
 /// The next prompt.
@@ -29,7 +34,10 @@ struct Past {
 pub(super) struct Prompt {
     text: String,
     ids: Vec<u32>,
-    kept: Option<Kept>,
+    /// How many tokens, from the first on, no later turn rewrites; 0 if the answers themselves are not rewritten.
+    lasting: usize,
+    states: Vec<Kept>,
+    rewrites: bool,
 }
 
 /// What the model said.
@@ -55,9 +63,20 @@ impl Prompt {
         &self.ids
     }
 
-    /// The state to continue. A clone: if the prompt is refused, the conversation still has it.
-    pub(super) fn kept(&self) -> Option<Kept> {
-        self.kept.clone()
+    /// The part to read first, so that its state can be kept beside that of the answer.
+    pub(super) fn lasting(&self) -> Option<&[u32]> {
+        self.ids.get(..self.lasting).filter(|ids| !ids.is_empty())
+    }
+
+    /// The state to continue: of those there are, the one that has seen most of the prompt. A clone: if the prompt is
+    /// refused, the conversation still has it.
+    pub(super) fn state(&self) -> Option<Kept> {
+        let wanted = self.lasting().unwrap_or(&self.ids);
+        let fits = |kept: &&Kept| wanted.starts_with(kept.tokens()) && kept.is_held();
+        let states = self.states.iter();
+        let longest = states.clone().filter(fits).max_by_key(|k| k.tokens().len());
+        // One that does not fit says so in the statistics.
+        longest.or(self.states.first()).cloned()
     }
 }
 
@@ -68,6 +87,7 @@ impl Conversation {
             system: system.map(|text| Message::new("system", text)),
             messages: Vec::new(),
             past: None,
+            rewrites: false,
         }
     }
 
@@ -80,6 +100,7 @@ impl Conversation {
     pub(super) fn reset(&mut self) {
         self.messages.clear();
         self.past = None;
+        // What the template does to answers is no part of what was said.
     }
 
     /// The prompt for the next message. Nothing is said yet.
@@ -91,32 +112,64 @@ impl Conversation {
         let next = Message::new("user", message);
         let messages = self.system.iter().chain(&self.messages).chain([&next]);
         let messages: Vec<Message> = messages.cloned().collect();
-        let options = serde_json::Map::new();
-        let text = self.template.render(&messages, None, true, &options)?;
+        let text = self.render(&messages, true)?;
         let spliced = match &self.past {
             Some(past) => past.splice(tokenizer, &text)?,
             None => None,
         };
+        let rewrites = self.rewrites || (self.past.is_some() && spliced.is_none());
         let ids = match spliced {
             Some(ids) => ids,
             None => encode(tokenizer, &text)?,
         };
-        let kept = self.past.as_ref().and_then(|past| past.kept.clone());
-        Ok(Prompt { text, ids, kept })
+        let lasting = if rewrites {
+            let before = encode(tokenizer, &self.render(&messages, false)?)?;
+            let same = ids.starts_with(&before) && before.len() < ids.len();
+            if same { before.len() } else { 0 }
+        } else {
+            0
+        };
+        let states = self.past.iter().flat_map(|p| [&p.kept, &p.lasting]);
+        let states = states.flatten().cloned().collect();
+        Ok(Prompt {
+            text,
+            ids,
+            lasting,
+            states,
+            rewrites,
+        })
     }
 
-    /// A message was answered.
-    pub(super) fn add(&mut self, prompt: Prompt, message: String, answer: Answer) {
+    fn render(&self, messages: &[Message], answer: bool) -> Result<String, CliError> {
+        let options = serde_json::Map::new();
+        Ok(self.template.render(messages, None, answer, &options)?)
+    }
+
+    /// A message was answered. `lasting` is the state of [`Prompt::lasting`].
+    pub(super) fn add(
+        &mut self,
+        prompt: Prompt,
+        message: String,
+        answer: Answer,
+        lasting: Option<Kept>,
+    ) {
         self.messages.push(Message::new("user", message));
         self.messages.push(Message::new("assistant", answer.text));
-        let Prompt { text, mut ids, .. } = prompt;
+        let Prompt {
+            text,
+            mut ids,
+            rewrites,
+            ..
+        } = prompt;
         let prompt = ids.len();
         ids.extend(answer.tokens);
+        self.rewrites = rewrites;
         self.past = Some(Past {
             text,
             ids,
             prompt,
             kept: answer.kept,
+            lasting,
         });
     }
 }
@@ -129,9 +182,9 @@ impl Past {
         let Some(rest) = text.strip_prefix(&self.text) else {
             return Ok(None);
         };
-        let run = self.kept.as_ref().map_or(0, |kept| kept.tokens().len());
-        // The last token may be one that the template does not repeat, or half a character.
-        for end in (run.max(self.prompt)..=self.ids.len()).rev() {
+        // The last token was not run; it may be one that the template does not repeat, or half a character.
+        let run = self.ids.len().saturating_sub(1).max(self.prompt);
+        for end in (run..=self.ids.len()).rev() {
             let answer = self.ids.get(self.prompt..end).unwrap_or_default();
             let answer = tokenizer.decode(answer, false);
             let answer = answer.map_err(|error| CliError::Usage(error.to_string()))?;
@@ -207,7 +260,7 @@ mod tests {
             tokens,
             kept: None,
         };
-        chat.add(prompt, "Hi".to_owned(), answer);
+        chat.add(prompt, "Hi".to_owned(), answer, None);
         assert_eq!(chat.turns(), 1);
         let next = chat.prompt(&Letters, "More").unwrap();
         (before, next.ids().to_vec())
@@ -247,6 +300,28 @@ mod tests {
     }
 
     #[test]
+    fn what_no_turn_rewrites_is_read_first_once_answers_are_rewritten() {
+        let lasting = |template: &str| {
+            let mut chat = conversation(template);
+            let first = chat.prompt(&Letters, "Hi").unwrap();
+            assert_eq!(first.lasting(), None);
+            let answer = Answer {
+                text: "Think. Say".to_owned(),
+                tokens: letters("Think. Say"),
+                kept: None,
+            };
+            chat.add(first, "Hi".to_owned(), answer, None);
+            let next = chat.prompt(&Letters, "More").unwrap();
+            next.lasting().map(<[u32]>::to_vec)
+        };
+        assert_eq!(lasting(TEMPLATE), None);
+        let answers = "{{ m.content.split('.')[-1] if m.role == 'assistant' else m.content }}";
+        let forgetful = TEMPLATE.replace("{{ m.content }}", answers);
+        let text = "<system>Be brief.</><user>Hi</><assistant> Say</><user>More</>";
+        assert_eq!(lasting(&forgetful), Some(letters(text)));
+    }
+
+    #[test]
     fn a_reset_conversation_begins_again() {
         let mut chat = conversation(TEMPLATE);
         let first = chat.prompt(&Letters, "Hi").unwrap();
@@ -256,7 +331,7 @@ mod tests {
             kept: None,
         };
         let ids = first.ids().to_vec();
-        chat.add(first, "Hi".to_owned(), answer);
+        chat.add(first, "Hi".to_owned(), answer, None);
         chat.reset();
         assert_eq!(chat.turns(), 0);
         assert_eq!(chat.prompt(&Letters, "Hi").unwrap().ids(), ids);

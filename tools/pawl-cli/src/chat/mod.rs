@@ -11,7 +11,10 @@ use crate::load::LoadArgs;
 use conversation::Conversation;
 use input::{Input, Line};
 use interrupt::Interrupts;
-use pawl::{ChatTemplate, Engine, Request, SamplingParams, Tokenizer};
+use pawl::{
+    ChatTemplate, Completion, Engine, FinishReason, GenerateError, Kept, Request, RequestHandle,
+    SamplingParams, Tokenizer,
+};
 use std::io::Write;
 use std::path::PathBuf;
 use tally::Tally;
@@ -120,22 +123,60 @@ impl Chat<'_> {
 
     /// One message and its answer. The conversation stays as it was if there is none.
     fn turn(&mut self, text: String) -> Result<(), CliError> {
-        let index = self.conversation.turns();
         let prompt = self.conversation.prompt(self.tokenizer, &text)?;
-        let request = Request::from_ids(prompt.ids())
+        let read = match prompt.lasting() {
+            Some(lasting) => {
+                let request = self.request(lasting, prompt.state()).max_new_tokens(0);
+                Some(self.ask(request, |handle| Ok(handle.wait()))?)
+            }
+            None => None,
+        };
+        if let Some(read) = read
+            .as_ref()
+            .filter(|r| r.reason == FinishReason::Cancelled)
+        {
+            self.tally.add(read, self.engine)?;
+            return Ok(());
+        }
+        let lasting = read.as_ref().and_then(|read| read.kept.clone());
+        // Without room for a second state the first one goes on.
+        let state = match &lasting {
+            Some(kept) => kept.fork().ok().or(lasting.clone()),
+            None => prompt.state(),
+        };
+        let request = self.request(prompt.ids(), state);
+        let mut answer = self.ask(request, print_stream)?;
+        writeln!(std::io::stdout().lock())?;
+        if let Some(read) = read {
+            answer.usage.reused_tokens = read.usage.reused_tokens;
+            answer.usage.reuse = read.usage.reuse;
+            answer.stats.prefill_seconds += read.stats.prefill_seconds;
+        }
+        self.tally.add(&answer, self.engine)?;
+        self.conversation.add(prompt, text, answer.into(), lasting);
+        Ok(())
+    }
+
+    fn request(&self, ids: &[u32], state: Option<Kept>) -> Request {
+        Request::from_ids(ids)
             .sampling(self.params.clone())
             .max_new_tokens(self.max_new_tokens)
             .keep_state(true)
-            .continue_from(prompt.kept());
+            .continue_from(state)
+    }
+
+    /// Runs a request that Ctrl-C ends.
+    fn ask(
+        &self,
+        request: Request,
+        wait: impl FnOnce(RequestHandle) -> Result<Result<Completion, GenerateError>, CliError>,
+    ) -> Result<Completion, CliError> {
+        let index = self.conversation.turns();
         let handle = self.engine.submit(request);
         let handle = handle.map_err(|source| CliError::Prompt { index, source })?;
         self.interrupts.answering(handle.canceller());
-        let answer = print_stream(handle);
+        let ended = wait(handle);
         self.interrupts.answered();
-        let answer = answer?.map_err(|source| CliError::Generate { index, source })?;
-        writeln!(std::io::stdout().lock())?;
-        self.tally.add(&answer, self.engine)?;
-        self.conversation.add(prompt, text, answer.into());
-        Ok(())
+        ended?.map_err(|source| CliError::Generate { index, source })
     }
 }

@@ -1,0 +1,184 @@
+//! Copies of states, made between steps: forks, images and what is restored from them.
+
+use super::client::Client;
+use super::core::Core;
+use super::kept::{Kept, KeptError, KeptState};
+use crate::ids::RequestId;
+use crate::schedule::Limits;
+use crate::txn::{Reserved, StateImage, Step, StepError};
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+
+/// What handles ask to be copied. The answer is sent between two steps.
+#[derive(Debug)]
+pub(super) enum CopyCommand {
+    /// Copy the state of a running request or a kept one.
+    Fork {
+        from: RequestId,
+        client: Arc<Client>,
+        reply: SyncSender<Result<Kept, KeptError>>,
+    },
+    /// Copy the kept state that is nearest to these tokens, and not beyond them.
+    Nearest {
+        tokens: Arc<[u32]>,
+        client: Arc<Client>,
+        reply: SyncSender<Option<Kept>>,
+    },
+    /// Copy a kept state out.
+    Image {
+        id: RequestId,
+        reply: SyncSender<Result<StateImage, KeptError>>,
+    },
+    /// Keep a state that was copied out.
+    Restore {
+        tokens: Arc<[u32]>,
+        image: Box<StateImage>,
+        client: Arc<Client>,
+        reply: SyncSender<Result<Kept, KeptError>>,
+    },
+}
+
+impl Core {
+    /// Does what a command asks. Who asked may be gone by now; a copy made for nobody is freed like any other.
+    pub(super) fn copy(&mut self, command: CopyCommand) {
+        match command {
+            CopyCommand::Fork {
+                from,
+                client,
+                reply,
+            } => {
+                let _ = reply.send(self.fork(from, &client));
+            }
+            CopyCommand::Nearest {
+                tokens,
+                client,
+                reply,
+            } => {
+                let _ = reply.send(self.nearest(&tokens, &client));
+            }
+            CopyCommand::Image { id, reply } => {
+                let _ = reply.send(self.image(id));
+            }
+            CopyCommand::Restore {
+                tokens,
+                image,
+                client,
+                reply,
+            } => {
+                let _ = reply.send(self.restore(tokens, &image, &client));
+            }
+        }
+    }
+
+    /// A copy of what a running request has committed, or of a kept state.
+    fn fork(&mut self, from: RequestId, client: &Arc<Client>) -> Result<Kept, KeptError> {
+        let (source, tokens) = self.source(from)?;
+        self.fork_at(source, tokens, client)
+    }
+
+    /// Where the state lies that a request or a handle stands for, and its tokens.
+    fn source(&self, id: RequestId) -> Result<(RequestId, Arc<[u32]>), KeptError> {
+        if let Some(state) = self.kept.get(id) {
+            return Ok((id, Arc::clone(&state.tokens)));
+        }
+        let active = self.requests.iter().find(|active| active.id == id);
+        let active = active.ok_or(KeptError::Gone)?;
+        let waiting = active.continues.as_ref().map(Kept::id);
+        let source = waiting.filter(|_| !active.resident).unwrap_or(id);
+        match active.tokens.get(..active.committed) {
+            Some(tokens) if !tokens.is_empty() => Ok((source, tokens.into())),
+            _ => Err(KeptError::NothingCommitted),
+        }
+    }
+
+    /// A copy of the kept state that has seen the most of `tokens` and nothing else; of a part of one where there is no
+    /// fixed state. `None` where there is none, or no room.
+    fn nearest(&mut self, tokens: &[u32], client: &Arc<Client>) -> Option<Kept> {
+        let whole = !self.model.decoder.state().fixed.is_empty();
+        let common = |state: &KeptState| {
+            let same = state.tokens.iter().zip(tokens);
+            same.take_while(|(a, b)| a == b).count()
+        };
+        let usable = |state: &KeptState| {
+            let common = common(state);
+            let fits = if whole { state.tokens.len() } else { common };
+            (common == fits && common > 0).then_some((common, state.id))
+        };
+        let (length, source) = self.kept.iter().filter_map(usable).max()?;
+        let seen = tokens.get(..length)?;
+        self.fork_at(source, seen.into(), client).ok()
+    }
+
+    fn fork_at(
+        &mut self,
+        source: RequestId,
+        tokens: Arc<[u32]>,
+        client: &Arc<Client>,
+    ) -> Result<Kept, KeptError> {
+        let id = client.fresh();
+        // The block that is filled in part is copied.
+        self.require_blocks(usize::from(
+            !tokens.len().is_multiple_of(self.limits.block_size.max(1)),
+        ))?;
+        let step = self.composite.fork(source, id, tokens.len());
+        publish(step)?;
+        Ok(self.hold(id, tokens, client))
+    }
+
+    /// The state that a handle stands for, copied out.
+    fn image(&self, id: RequestId) -> Result<StateImage, KeptError> {
+        let (source, _) = self.source(id)?;
+        Ok(self.composite.image(source)?)
+    }
+
+    /// A state that was copied out, kept again.
+    fn restore(
+        &mut self,
+        tokens: Arc<[u32]>,
+        image: &StateImage,
+        client: &Arc<Client>,
+    ) -> Result<Kept, KeptError> {
+        let id = client.fresh();
+        self.require_blocks(crate::kv::blocks_for(image.tokens, self.limits.block_size))?;
+        publish(self.composite.restore(id, image))?;
+        Ok(self.hold(id, tokens, client))
+    }
+
+    fn hold(&mut self, id: RequestId, tokens: Arc<[u32]>, client: &Arc<Client>) -> Kept {
+        let (state, kept) = KeptState::new(id, tokens, Arc::clone(client));
+        self.kept.push(state);
+        kept
+    }
+
+    /// Running requests must be able to grow to their ceilings beside what is kept.
+    fn require_blocks(&self, needed: usize) -> Result<(), KeptError> {
+        let Limits { blocks, .. } = self.limits;
+        let running = self.requests.iter().filter(|active| active.resident);
+        let grown = running.map(|active| self.limits.worst_blocks(&active.view()));
+        let taken = grown.sum::<usize>() + self.held().blocks;
+        let free = blocks.saturating_sub(taken);
+        if blocks > 0 && needed > free {
+            return Err(KeptError::NoRoom {
+                reason: format!("{needed} cache blocks needed, {free} are free"),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Ends a step whose run was a copy.
+fn publish(step: Result<Step<'_, Reserved>, StepError>) -> Result<(), KeptError> {
+    step?.accept_all().validate()?.prepare()?.publish();
+    Ok(())
+}
+
+impl From<StepError> for KeptError {
+    fn from(error: StepError) -> Self {
+        let reason = error.to_string();
+        if error.can_wait() {
+            Self::NoRoom { reason }
+        } else {
+            Self::Failed { reason }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! A state out of a file. Everything that a file says is checked before it is believed.
+
+use super::error::StateFileError;
+use super::format::{Entry, FORMAT, KEYS, TOKENS, VERSION, checksum};
+use super::layout::{CacheLayout, Layout};
+use crate::kv::KeysValues;
+use crate::txn::{HeadImage, StateImage};
+use safetensors::{Dtype, SafeTensors};
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+/// Reads a state of a model with this layout, and the tokens that it has seen.
+///
+/// # Errors
+/// Files that cannot be read, are damaged, are no saved states, of another version, or of another model.
+pub(crate) fn read(path: &Path, layout: &Layout) -> Result<(Vec<u32>, StateImage), StateFileError> {
+    let failed = |source| StateFileError::file(path, source);
+    let found = std::fs::metadata(path).map_err(failed)?;
+    if !found.is_file() {
+        return Err(failed(std::io::Error::other("is not a regular file")));
+    }
+    let (size, most) = (found.len(), layout.most_bytes());
+    if size > most {
+        let reason = format!("it has {size} bytes, a state of this model at most {most}");
+        return Err(StateFileError::damaged(path, reason));
+    }
+    let bytes = std::fs::read(path).map_err(failed)?;
+    let damaged = |error: &dyn std::fmt::Display| StateFileError::damaged(path, error);
+    let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|e| damaged(&e))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|e| damaged(&e))?;
+    let entries = file.iter().map(|(name, view)| {
+        let entry = Entry {
+            name: name.to_owned(),
+            dtype: view.dtype(),
+            shape: view.shape().to_vec(),
+            bytes: view.data(),
+        };
+        (name.to_owned(), entry)
+    });
+    let contents = Contents {
+        path,
+        metadata: header.metadata().clone().unwrap_or_default(),
+        entries: entries.collect(),
+    };
+    contents.check(layout)?;
+    contents.state(layout)
+}
+
+/// A file that is well formed.
+struct Contents<'a> {
+    path: &'a Path,
+    metadata: HashMap<String, String>,
+    entries: BTreeMap<String, Entry<&'a [u8]>>,
+}
+
+impl Contents<'_> {
+    /// Whether it is an undamaged state of this model.
+    fn check(&self, layout: &Layout) -> Result<(), StateFileError> {
+        let [format, version, model, sum] = KEYS;
+        let entry = |key: &str| self.metadata.get(key).map_or("absent", String::as_str);
+        if entry(format) != FORMAT {
+            return Err(StateFileError::NotAState {
+                path: self.path.to_path_buf(),
+                key: format,
+                expected: FORMAT,
+                found: entry(format).to_owned(),
+            });
+        }
+        if entry(version) != VERSION {
+            return Err(StateFileError::Version {
+                path: self.path.to_path_buf(),
+                found: entry(version).to_owned(),
+                expected: VERSION,
+            });
+        }
+        let metadata = self.metadata.iter();
+        let metadata = metadata.map(|(key, value)| (key.clone(), value.clone()));
+        let found = checksum(&metadata.collect(), self.entries.values().collect());
+        if entry(sum) != found {
+            let reason = format!("its checksum is {found}, {sum} says {}", entry(sum));
+            return Err(StateFileError::damaged(self.path, reason));
+        }
+        let (expected, found) = (layout.model.to_string(), entry(model));
+        if expected != found {
+            let other = StateFileError::other_model(self.path, model, expected, found);
+            return Err(other);
+        }
+        Ok(())
+    }
+
+    fn state(&self, layout: &Layout) -> Result<(Vec<u32>, StateImage), StateFileError> {
+        let ids = self.tokens(layout)?;
+        let fixed = layout.fixed.iter();
+        let fixed = fixed.map(|(name, shape)| self.floats(name, shape));
+        let cache = match &layout.cache {
+            Some(cache) => self.cache(cache, ids.len())?,
+            None => Vec::new(),
+        };
+        let image = StateImage {
+            tokens: ids.len(),
+            fixed: fixed.collect::<Result<_, _>>()?,
+            cache,
+            head: self.head(layout, ids.len())?,
+        };
+        Ok((ids, image))
+    }
+
+    fn tokens(&self, layout: &Layout) -> Result<Vec<u32>, StateFileError> {
+        let other = |expected: String, found: String| {
+            StateFileError::other_model(self.path, TOKENS, expected, found)
+        };
+        let entry = self.entries.get(TOKENS);
+        let entry = entry.filter(|entry| entry.dtype == Dtype::U32 && entry.shape.len() == 1);
+        let entry = entry.ok_or_else(|| other("[n] uint32".to_owned(), "absent".to_owned()))?;
+        let ids: Vec<u32> = words(entry.bytes).map(u32::from_le_bytes).collect();
+        if ids.is_empty() || ids.len() > layout.most_tokens {
+            let expected = format!("1 to {} tokens", layout.most_tokens);
+            return Err(other(expected, ids.len().to_string()));
+        }
+        match ids.iter().find(|id| **id >= layout.vocab) {
+            None => Ok(ids),
+            Some(id) => Err(other(format!("ids below {}", layout.vocab), id.to_string())),
+        }
+    }
+
+    fn head(&self, layout: &Layout, tokens: usize) -> Result<Option<HeadImage>, StateFileError> {
+        let Some(head) = &layout.head else {
+            return Ok(None);
+        };
+        let first = head.layers.first();
+        let first = first.and_then(|(key, _)| self.entries.get(key));
+        let first = first.ok_or_else(|| StateFileError::NoHead {
+            path: self.path.to_path_buf(),
+        })?;
+        // The head may be behind the decoder, never before it.
+        let positions = first.shape.first().copied().unwrap_or(0).min(tokens);
+        Ok(Some(HeadImage {
+            tokens: positions,
+            cache: self.cache(head, positions)?,
+        }))
+    }
+
+    fn cache(&self, cache: &CacheLayout, tokens: usize) -> Result<Vec<KeysValues>, StateFileError> {
+        let shape = cache.shape(tokens);
+        let layers = cache.layers.iter();
+        layers
+            .map(|(key, value)| {
+                let (keys, values) = (self.floats(key, &shape)?, self.floats(value, &shape)?);
+                Ok(KeysValues { keys, values })
+            })
+            .collect()
+    }
+
+    fn floats(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, StateFileError> {
+        let entry = self.entries.get(name);
+        match entry {
+            Some(entry) if entry.dtype == Dtype::F32 && entry.shape == shape => {
+                Ok(words(entry.bytes).map(f32::from_le_bytes).collect())
+            }
+            _ => {
+                let found = entry.map(|entry| format!("{:?} {:?}", entry.shape, entry.dtype));
+                Err(StateFileError::other_model(
+                    self.path,
+                    name,
+                    format!("{shape:?} F32"),
+                    found.as_deref().unwrap_or("absent"),
+                ))
+            }
+        }
+    }
+}
+
+fn words(bytes: &[u8]) -> impl Iterator<Item = [u8; 4]> {
+    bytes.as_chunks::<4>().0.iter().copied()
+}

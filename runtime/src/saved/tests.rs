@@ -1,0 +1,281 @@
+//! Files that are whole, cut off, changed, and foreign.
+
+use super::layout::CacheLayout;
+use super::*;
+use crate::error::ErrorCode;
+use crate::kv::KeysValues;
+use crate::model::Fingerprint;
+use crate::txn::{HeadImage, StateImage};
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+fn cache(kind: &str, layers: usize) -> CacheLayout {
+    let name = |l, part| format!("{kind}.past.{l}.{part}");
+    CacheLayout {
+        layers: (0..layers)
+            .map(|l| (name(l, "key"), name(l, "value")))
+            .collect(),
+        position: [2, 3],
+    }
+}
+
+fn layout() -> Layout {
+    Layout {
+        model: Fingerprint::default(),
+        vocab: 50,
+        most_tokens: 9,
+        fixed: vec![
+            ("fixed.conv".to_owned(), vec![2, 3]),
+            ("fixed.delta".to_owned(), vec![2, 2, 2]),
+        ],
+        cache: Some(cache("cache", 2)),
+        head: Some(cache("head", 1)),
+    }
+}
+
+fn floats(count: usize, from: f32) -> Vec<f32> {
+    (0..count).map(|i| from + i as f32 / 8.0).collect()
+}
+
+fn image(tokens: usize) -> StateImage {
+    let layer = |tokens: usize, from| KeysValues {
+        keys: floats(tokens * 6, from),
+        values: floats(tokens * 6, -from),
+    };
+    StateImage {
+        tokens,
+        fixed: vec![floats(6, 1.0), floats(8, f32::MIN_POSITIVE)],
+        cache: vec![layer(tokens, 100.0), layer(tokens, 200.0)],
+        head: Some(HeadImage {
+            tokens: tokens - 1,
+            cache: vec![layer(tokens - 1, 300.0)],
+        }),
+    }
+}
+
+const TOKENS: [u32; 4] = [7, 0, 49, 7];
+
+/// A folder with one saved state, its path and its bytes.
+fn saved() -> (TempDir, std::path::PathBuf, Vec<u8>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.state");
+    write(&path, &layout(), &TOKENS, &image(4)).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    (folder, path, bytes)
+}
+
+/// The error of reading, with its code; its message names the file.
+fn refused(path: &Path, layout: &Layout) -> (ErrorCode, String) {
+    let error = read(path, layout).unwrap_err();
+    let message = error.to_string();
+    assert!(message.contains(path.to_str().unwrap()), "{message}");
+    (error.code(), message)
+}
+
+fn files(folder: &TempDir) -> usize {
+    fs::read_dir(folder.path()).unwrap().count()
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let (folder, path, bytes) = saved();
+    assert_eq!(read(&path, &layout()).unwrap(), (TOKENS.to_vec(), image(4)));
+    // Written again, over the old file.
+    write(&path, &layout(), &[1, 2], &image(2)).unwrap();
+    assert_eq!(read(&path, &layout()).unwrap(), (vec![1, 2], image(2)));
+    assert_eq!(files(&folder), 1);
+    assert!(u64::try_from(bytes.len()).unwrap() <= layout().most_bytes());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_is_written_through() {
+    let (folder, path, _) = saved();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    write(&link, &layout(), &[1, 2], &image(2)).unwrap();
+    assert_eq!(read(&path, &layout()).unwrap().0, [1, 2]);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(files(&folder), 2);
+}
+
+#[test]
+fn models_without_some_kind_of_state_are_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.state");
+    let whole = layout();
+    for (fixed, cache, head) in [
+        (true, false, false),
+        (false, true, false),
+        (true, true, true),
+    ] {
+        let layout = Layout {
+            fixed: if fixed {
+                whole.fixed.clone()
+            } else {
+                Vec::new()
+            },
+            cache: whole.cache.clone().filter(|_| cache),
+            head: whole.head.clone().filter(|_| head),
+            ..whole.clone()
+        };
+        let mut image = image(4);
+        image.fixed.retain(|_| fixed);
+        image.cache.retain(|_| cache);
+        image.head = image.head.filter(|_| head);
+        write(&path, &layout, &TOKENS, &image).unwrap();
+        assert_eq!(read(&path, &layout).unwrap().1, image);
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_off_is_damaged() {
+    let (_folder, path, bytes) = saved();
+    for length in 0..bytes.len() {
+        fs::write(&path, &bytes[..length]).unwrap();
+        let (code, message) = refused(&path, &layout());
+        assert_eq!(code, ErrorCode::StateDamaged, "{length}: {message}");
+    }
+    fs::write(&path, [&bytes[..], &[0]].concat()).unwrap();
+    assert_eq!(refused(&path, &layout()).0, ErrorCode::StateDamaged);
+}
+
+#[test]
+fn every_bit_counts() {
+    let (_folder, path, bytes) = saved();
+    for at in 0..bytes.len() {
+        let mut changed = bytes.clone();
+        changed[at] ^= 1 << (at % 8);
+        fs::write(&path, &changed).unwrap();
+        let (code, message) = refused(&path, &layout());
+        // A bit of the format or the version makes it another one's.
+        let foreign = ["metadata format", "version is"];
+        let expected = if foreign.iter().any(|part| message.contains(part)) {
+            ErrorCode::StateForeign
+        } else {
+            ErrorCode::StateDamaged
+        };
+        assert_eq!(code, expected, "byte {at}: {message}");
+    }
+}
+
+#[test]
+fn states_of_other_models_are_refused() {
+    let (_folder, path, _) = saved();
+    let whole = layout();
+    let cases: [(Layout, &str); 6] = [
+        (
+            Layout {
+                vocab: 49,
+                ..whole.clone()
+            },
+            "ids below 49, found",
+        ),
+        (
+            Layout {
+                most_tokens: 3,
+                ..whole.clone()
+            },
+            "1 to 3 tokens",
+        ),
+        (
+            Layout {
+                fixed: vec![("fixed.conv".to_owned(), vec![3, 2])],
+                ..whole.clone()
+            },
+            "fixed.conv is [2, 3] F32, expected [3, 2] F32",
+        ),
+        (
+            Layout {
+                fixed: vec![("fixed.other".to_owned(), vec![3, 2])],
+                ..whole.clone()
+            },
+            "fixed.other is absent",
+        ),
+        (
+            Layout {
+                cache: Some(cache("cache", 3)),
+                ..whole.clone()
+            },
+            "cache.past.2.key is absent",
+        ),
+        (
+            Layout {
+                head: Some(cache("other", 1)),
+                ..whole
+            },
+            "speculation ngram or off",
+        ),
+    ];
+    for (layout, part) in cases {
+        let (code, message) = refused(&path, &layout);
+        let part = part.strip_suffix(", found").unwrap_or(part);
+        assert!(message.contains(part), "{message}");
+        assert_eq!(code, ErrorCode::StateForeign, "{message}");
+    }
+}
+
+/// A state that another model saved fails by its fingerprint, before anything else of it is looked at.
+#[test]
+fn the_fingerprint_decides() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.state");
+    let other = Layout {
+        model: Fingerprint::test(7),
+        ..layout()
+    };
+    write(&path, &other, &TOKENS, &image(4)).unwrap();
+    let (code, message) = refused(&path, &layout());
+    assert_eq!(code, ErrorCode::StateForeign);
+    assert!(message.contains("model is 0707"), "{message}");
+}
+
+#[test]
+fn other_files_are_no_states() {
+    let (folder, path, bytes) = saved();
+    let tensor = safetensors::tensor::TensorView::new(safetensors::Dtype::U8, vec![1], &[0]);
+    let weights = safetensors::serialize([("w", tensor.unwrap())], None).unwrap();
+    fs::write(&path, weights).unwrap();
+    let (code, message) = refused(&path, &layout());
+    assert_eq!(code, ErrorCode::StateForeign);
+    assert!(
+        message.contains("format is absent, expected pawl-state"),
+        "{message}"
+    );
+
+    let text = String::from_utf8_lossy(&bytes[8..]).into_owned();
+    let at = 8 + text.find("\"version\":\"1\"").unwrap() + "\"version\":\"".len();
+    let mut newer = bytes.clone();
+    newer[at] = b'2';
+    fs::write(&path, newer).unwrap();
+    let (code, message) = refused(&path, &layout());
+    assert_eq!(code, ErrorCode::StateForeign);
+    assert!(message.contains("version is 2, expected 1"), "{message}");
+
+    // A size that no state has is refused before it is read.
+    let large = fs::File::create(&path).unwrap();
+    large.set_len(1 << 40).unwrap();
+    assert_eq!(refused(&path, &layout()).0, ErrorCode::StateDamaged);
+    let missing = folder.path().join("missing");
+    assert_eq!(refused(&missing, &layout()).0, ErrorCode::FileUnreadable);
+    assert_eq!(
+        refused(folder.path(), &layout()).0,
+        ErrorCode::FileUnreadable
+    );
+}
+
+#[test]
+fn a_failed_write_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let inside = folder.path().join("missing").join("a.state");
+    for path in [inside.as_path(), folder.path()] {
+        let error = write(path, &layout(), &TOKENS, &image(4)).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::FileUnreadable);
+        assert!(
+            error.to_string().contains(path.to_str().unwrap()),
+            "{error}"
+        );
+    }
+    assert_eq!(files(&folder), 0);
+}
