@@ -259,6 +259,8 @@ fn check_free(output: &Path, force: bool) -> Result<bool, BuildError> {
         "is not a folder, so it is not replaced"
     } else if !output.join(MARK).is_file() && !is_empty(output)? {
         "is not an exported model (it has no genai_config.json), so it is not replaced"
+    } else if has_folder(output)? {
+        "holds a folder, which no export does, so it is not replaced"
     } else {
         return Ok(true);
     };
@@ -266,6 +268,22 @@ fn check_free(output: &Path, force: bool) -> Result<bool, BuildError> {
         path,
         problem: problem.to_owned(),
     })
+}
+
+/// An export is files alone: whoever keeps a folder among them keeps something else there.
+fn has_folder(output: &Path) -> Result<bool, BuildError> {
+    let failed = |error| BuildError::read(output)(error);
+    let entries = fs::read_dir(output).map_err(failed)?;
+    for entry in entries {
+        if entry
+            .and_then(|entry| entry.file_type())
+            .map_err(failed)?
+            .is_dir()
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn is_empty(folder: &Path) -> Result<bool, BuildError> {

@@ -237,7 +237,8 @@ fn newest_source() -> SystemTime {
         let mut newest = SystemTime::UNIX_EPOCH;
         for folder in folders {
             for (path, _) in snapshot(&root.join(folder)) {
-                let tests = path.to_str().is_some_and(|path| path.contains("test"));
+                let within = path.strip_prefix(&root).unwrap();
+                let tests = within.to_str().is_some_and(|path| path.contains("test"));
                 if !tests
                     && let Ok(changed) = fs::metadata(&path).and_then(|found| found.modified())
                 {
@@ -245,6 +246,7 @@ fn newest_source() -> SystemTime {
                 }
             }
         }
+        assert!(newest > SystemTime::UNIX_EPOCH, "no source was found");
         newest
     })
 }

@@ -123,6 +123,16 @@ fn an_existing_output_is_replaced_only_by_force_and_only_when_complete() {
 }
 
 #[test]
+fn a_folder_with_folders_is_not_replaced() {
+    let world = World::new();
+    fs::create_dir_all(world.path("out/thesis")).unwrap();
+    fs::write(world.path("out/genai_config.json"), "{}").unwrap();
+    let error = world.refused("out", true);
+    assert!(error.contains("holds a folder"), "{error}");
+    assert!(world.path("out/thesis").is_dir());
+}
+
+#[test]
 fn what_is_no_export_is_never_replaced() {
     let world = World::new();
     fs::create_dir_all(world.path("home")).unwrap();

@@ -122,13 +122,21 @@ fn reuse<'a>(loaded: &'a Loaded, wanted: Wanted<'_>) -> Result<&'a Loaded, Libra
     Ok(loaded)
 }
 
+/// Switches ONNX Runtime's telemetry off.
+const QUIET: &str = "ORT_DISABLE_TELEMETRY";
+
 /// Keeps ONNX Runtime from gathering telemetry. Its published libraries start to when an environment is made, before the
 /// interface for switching it off can be reached: they keep a database in the user's cache folder, a session file in
 /// the folder of temporary files, and send what they gather. Only this variable is looked at before.
 fn keep_quiet() {
-    // SAFETY: no other thread of Pawl or ONNX Runtime exists that reads the environment: this runs once in a process,
-    // under a lock, before the library is loaded. Rust's own readers take a lock of their own.
-    unsafe { std::env::set_var("ORT_DISABLE_TELEMETRY", "1") };
+    if std::env::var_os(QUIET).is_some_and(|value| value == "1") {
+        return;
+    }
+    // SAFETY: this runs once in a process, under a lock, before the library is loaded, so no thread of Pawl or ONNX
+    // Runtime reads the environment meanwhile, and Rust's own readers take a lock of their own. A host program whose
+    // other threads call C functions that read it must load its first model before it starts them, or set the variable
+    // itself: then nothing is written here.
+    unsafe { std::env::set_var(QUIET, "1") };
 }
 
 fn start(wanted: Wanted<'_>) -> Result<Loaded, LibraryError> {

@@ -46,6 +46,34 @@ impl SpeculationStats {
         }
     }
 
+    /// Adds the counts of another request.
+    ///
+    /// ```
+    /// let (mut sum, mut one) = (pawl::SpeculationStats::default(), pawl::SpeculationStats::default());
+    /// (one.rounds, one.by_position) = (1, vec![(1, 1), (1, 0)]);
+    /// sum.merge(&one);
+    /// sum.merge(&one);
+    /// assert_eq!((sum.rounds, sum.by_position), (2, vec![(2, 2), (2, 0)]));
+    /// ```
+    pub fn merge(&mut self, other: &Self) {
+        for (sum, more) in [
+            (&mut self.rounds, other.rounds),
+            (&mut self.plain_steps, other.plain_steps),
+            (&mut self.proposed, other.proposed),
+            (&mut self.evaluated, other.evaluated),
+            (&mut self.accepted, other.accepted),
+            (&mut self.capturing_steps, other.capturing_steps),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        let positions = self.by_position.len().max(other.by_position.len());
+        self.by_position.resize(positions, (0, 0));
+        for ((seen, kept), more) in self.by_position.iter_mut().zip(&other.by_position) {
+            *seen = seen.saturating_add(more.0);
+            *kept = kept.saturating_add(more.1);
+        }
+    }
+
     /// Kept drafts per compared one; 0 before any.
     ///
     /// ```

@@ -73,6 +73,11 @@ fn compare(what: &str, row: &RowRecord, twin: &Twin) -> f32 {
         (row.states.len(), row.cache.len()),
         (states.len(), cache.len())
     );
+    let convolutions = row.states.iter().filter(|state| state.shape.len() == 2);
+    assert!(
+        convolutions.count() > 0,
+        "{what}: no state of a convolution"
+    );
     let mut worst = 0.0_f32;
     for (found, expected) in row.states.iter().zip(states) {
         let what = format!("{what}: {}", found.name);

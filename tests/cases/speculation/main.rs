@@ -10,6 +10,7 @@
 
 mod committed;
 mod equality;
+mod gain;
 mod kept;
 mod refusals;
 

@@ -160,7 +160,7 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     for (index, handle) in handles.into_iter().enumerate() {
         let failed = |source| CliError::Generate { index, source };
         if args.json {
-            print_json(&handle.wait().map_err(failed)?, engine.speculation())?;
+            print_json(&handle.wait().map_err(failed)?, &engine)?;
             continue;
         }
         if several {
@@ -169,6 +169,13 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
         print_summary(
             &print_stream(handle)?.map_err(failed)?,
             engine.speculation(),
+        )?;
+    }
+    if several && !args.json {
+        let total = describe(engine.speculation(), &engine.speculation_stats());
+        writeln!(
+            std::io::stdout().lock(),
+            "\n[all prompts: speculation {total}]"
         )?;
     }
     Ok(())
@@ -240,17 +247,52 @@ pub(crate) fn describe(speculation: &EffectiveSpeculation, stats: &SpeculationSt
         return speculation.to_string();
     }
     let (accepted, evaluated) = (stats.accepted, stats.evaluated);
-    format!("{speculation}: {accepted} of {evaluated} compared drafts accepted")
+    let positions = stats.by_position.iter();
+    let positions: Vec<_> = positions
+        .map(|(seen, kept)| format!("{kept}/{seen}"))
+        .collect();
+    format!(
+        "{speculation}: {} rounds, {} drafts proposed, {accepted} of {evaluated} compared drafts accepted (by position {})",
+        stats.rounds,
+        stats.proposed,
+        positions.join(" ")
+    )
 }
 
-fn print_json(completion: &Completion, speculation: &EffectiveSpeculation) -> Result<(), CliError> {
-    let stats = &completion.stats;
-    let drafts = &stats.speculation;
-    let by_position: Vec<_> = drafts
-        .by_position
-        .iter()
+/// Counts of drafts as JSON.
+fn counts(stats: &SpeculationStats) -> serde_json::Value {
+    let positions = stats.by_position.iter();
+    let by_position: Vec<_> = positions
         .map(|(evaluated, accepted)| json!({"evaluated": evaluated, "accepted": accepted}))
         .collect();
+    json!({
+        "rounds": stats.rounds,
+        "plain_steps": stats.plain_steps,
+        "proposed": stats.proposed,
+        "evaluated": stats.evaluated,
+        "accepted": stats.accepted,
+        "by_position": by_position,
+    })
+}
+
+/// One prompt as an object; its `total` counts the drafts of all prompts until now, so the last one has all.
+fn print_json(completion: &Completion, engine: &Engine) -> Result<(), CliError> {
+    let stats = &completion.stats;
+    let effective = engine.speculation();
+    let mut speculation = json!({
+        "mode": effective.mode.to_string(),
+        "max_drafts": effective.max_drafts,
+        "reason": effective.reason,
+    });
+    if let (Some(all), serde_json::Value::Object(counts)) =
+        (speculation.as_object_mut(), counts(&stats.speculation))
+    {
+        all.extend(counts);
+        all.insert(
+            "total".to_owned(),
+            self::counts(&engine.speculation_stats()),
+        );
+    }
     let object = json!({
         "tokens": completion.tokens,
         "text": completion.text,
@@ -264,17 +306,7 @@ fn print_json(completion: &Completion, speculation: &EffectiveSpeculation) -> Re
             "prefill_seconds": stats.prefill_seconds,
             "decode_seconds": stats.decode_seconds,
             "decode_tokens_per_second": stats.decode_tokens_per_second,
-            "speculation": {
-                "mode": speculation.mode.to_string(),
-                "max_drafts": speculation.max_drafts,
-                "reason": speculation.reason,
-                "rounds": drafts.rounds,
-                "plain_steps": drafts.plain_steps,
-                "proposed": drafts.proposed,
-                "evaluated": drafts.evaluated,
-                "accepted": drafts.accepted,
-                "by_position": by_position,
-            },
+            "speculation": speculation,
         },
     });
     writeln!(std::io::stdout().lock(), "{object}")?;

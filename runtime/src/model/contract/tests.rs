@@ -46,7 +46,7 @@ const CONFIG: &str = r#"{
  "engine": {"dynamic_batching": {"block_size": 16, "max_batch_size": 4}}
 }"#;
 
-const F32: i32 = 1;
+pub(super) const F32: i32 = 1;
 const I32: i32 = 6;
 const I64: i32 = 7;
 const F16: i32 = 10;
@@ -117,7 +117,7 @@ fn graph(name: &str, inputs: &[Line], outputs: &[Line]) -> GraphFile {
 /// A model that can be changed before it is checked.
 pub(super) struct Case {
     folder: tempfile::TempDir,
-    config: String,
+    pub(super) config: String,
     pub(super) decoder: GraphFile,
     head: GraphFile,
 }
@@ -133,7 +133,7 @@ impl Case {
     }
 
     /// Replaces every tensor of this name on either side of the decoder.
-    fn set(&mut self, line: Line) {
+    pub(super) fn set(&mut self, line: Line) {
         set(&mut self.decoder.io, line);
     }
 

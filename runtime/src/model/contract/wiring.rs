@@ -10,7 +10,7 @@ use super::wiring_layout::{Layout, Role, layout_of};
 use crate::exec::{Signature, StepInput};
 use crate::model::graph_io::{GraphIo, Node};
 use crate::model::spec::StateSpec;
-use genai_config_schema::CheckpointForm;
+use genai_config_schema::{CheckpointAlignment, CheckpointForm};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
@@ -209,12 +209,17 @@ impl<'a> Wiring<'a> {
                 CheckpointForm::State => "state",
                 CheckpointForm::Update => "update",
             };
-            format!("{form}:{}", checkpoints.count)
+            let alignment = match checkpoints.alignment {
+                CheckpointAlignment::Left => "left",
+                CheckpointAlignment::Right => "right",
+            };
+            format!("{form}:{} {alignment}", checkpoints.count)
         });
         let number = node.attribute(layout.count).map_or(0, |found| found.number);
         let form = node.attribute("checkpoint_form");
         let form = form.map_or("update", |found| found.text.as_str());
-        let built = (number != 0).then(|| format!("{form}:{number}"));
+        let alignment = layout.alignment(form);
+        let built = (number != 0).then(|| format!("{form}:{number} {alignment}"));
         // What an operator could capture and nobody asks for does no harm.
         if declared.is_some() && built != declared {
             let show = |capture: Option<String>| capture.unwrap_or_else(|| "none".to_owned());

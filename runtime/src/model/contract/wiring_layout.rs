@@ -58,6 +58,17 @@ const READ: Role = Role::Step(StepInput::ReadRows);
 const WRITE: Role = Role::Step(StepInput::WriteRows);
 const COUNTS: Role = Role::Step(StepInput::CaptureCounts);
 
+impl Layout {
+    /// Where the operator puts a token's checkpoint: Gated DeltaNet fills states from the last slot backwards, everything
+    /// else is filled from the first slot on.
+    pub(super) fn alignment(&self, form: &str) -> &'static str {
+        match (self.operator, form) {
+            (Some(StateOperator::GatedDeltaNet), "state") => "right",
+            _ => "left",
+        }
+    }
+}
+
 const LAYOUTS: [Layout; 6] = [
     Layout {
         domain: "pawl",

@@ -1,6 +1,6 @@
 //! A model whose operators are wired as declared, and every way to cross two of them.
 
-use super::tests::Case;
+use super::tests::{Case, F32};
 use crate::model::graph_io::{Attribute, Initializer, Node};
 use crate::model::tensor_spec::DataType;
 
@@ -226,6 +226,30 @@ fn an_operator_captures_what_is_declared() {
         case.decoder.io.nodes[1] = capturing(node, form, count);
         let codes: Vec<_> = case.mismatches().iter().map(|m| m.2).collect();
         assert_eq!(codes, vec!["P11"; wrong], "{form}:{count}");
+    }
+}
+
+#[test]
+fn an_operator_aligns_as_declared() {
+    for (convolution, delta, wrong) in [
+        ("left", "right", 0),
+        ("left", "left", 1),
+        ("right", "right", 1),
+        ("right", "left", 2),
+    ] {
+        let mut case = wired();
+        case.set(("checkpoints.0.conv", F32, "slots rows 32 3"));
+        case.set(("checkpoints.0.delta", F32, "slots rows 4 3 5"));
+        for node in [1, 2] {
+            let built = capturing(case.decoder.io.nodes[node].clone(), "state", 4);
+            case.decoder.io.nodes[node] = built;
+        }
+        let form = case.config.replace("\"update\"", "\"state\"");
+        let mut parts = form.splitn(3, "\"left\"");
+        let mut part = || parts.next().unwrap();
+        case.config = format!("{}\"{convolution}\"{}\"{delta}\"{}", part(), part(), part());
+        let codes: Vec<_> = case.mismatches().iter().map(|m| m.2).collect();
+        assert_eq!(codes, vec!["P11"; wrong], "{convolution}, {delta}");
     }
 }
 

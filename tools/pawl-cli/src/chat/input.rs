@@ -1,7 +1,8 @@
 //! Lines from a person or a script.
 
 use crate::error::CliError;
-use std::io::{BufRead, IsTerminal, Write};
+use pawl::Request;
+use std::io::{BufRead, IsTerminal, Read, Write};
 
 /// Standard input, line by line.
 #[derive(Debug)]
@@ -44,8 +45,15 @@ impl Input {
             output.flush()?;
         }
         let mut bytes = Vec::new();
-        let read = std::io::stdin().lock().read_until(b'\n', &mut bytes);
+        let most = Request::MAX_TEXT_BYTES;
+        // One more than the limit, to tell a line of that length from a longer one.
+        let mut bounded = std::io::stdin().lock().take(most as u64 + 1);
+        let read = bounded.read_until(b'\n', &mut bytes);
         let read = read.map_err(|error| CliError::Usage(format!("standard input: {error}")))?;
+        if read > most {
+            let message = format!("standard input: a line is longer than {most} bytes");
+            return Err(CliError::Usage(message));
+        }
         if read == 0 {
             return Ok(Line::End);
         }

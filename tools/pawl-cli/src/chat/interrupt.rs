@@ -14,11 +14,31 @@ pub(super) struct Interrupts(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    answer: Option<Canceller>,
-    /// Whether Ctrl-C was pressed since the last line was typed.
-    pressed: bool,
+    doing: Doing,
     /// Whether somebody sees the prompt that has to be repeated.
     person: bool,
+}
+
+#[derive(Debug)]
+enum Doing {
+    /// A line is waited for.
+    Waiting {
+        /// Whether Ctrl-C was pressed since then: the next press leaves.
+        pressed: bool,
+    },
+    /// A line is followed. No press leaves, however many there are.
+    Answering {
+        /// What has begun and not ended.
+        request: Option<Canceller>,
+        /// Whether Ctrl-C was pressed: whatever else the line asks for ends as it begins.
+        cancelled: bool,
+    },
+}
+
+impl Default for Doing {
+    fn default() -> Self {
+        Self::Waiting { pressed: false }
+    }
 }
 
 impl Interrupts {
@@ -32,29 +52,47 @@ impl Interrupts {
         Ok(interrupts)
     }
 
+    /// A line is waited for.
+    pub(super) fn waiting(&self) {
+        self.state().doing = Doing::default();
+    }
+
     /// A line was typed.
     pub(super) fn typed(&self) {
-        self.state().pressed = false;
+        self.state().doing = Doing::Answering {
+            request: None,
+            cancelled: false,
+        };
     }
 
-    /// An answer begins.
+    /// A request of the line begins.
     pub(super) fn answering(&self, canceller: Canceller) {
-        self.state().answer = Some(canceller);
+        if let Doing::Answering { request, cancelled } = &mut self.state().doing {
+            if *cancelled {
+                canceller.cancel();
+            }
+            *request = Some(canceller);
+        }
     }
 
-    /// The answer has ended.
+    /// The request has ended.
     pub(super) fn answered(&self) {
-        self.state().answer = None;
+        if let Doing::Answering { request, .. } = &mut self.state().doing {
+            *request = None;
+        }
     }
 
     fn press(&self) {
         let mut state = self.state();
-        let again = std::mem::replace(&mut state.pressed, true);
-        match &state.answer {
-            Some(answer) => answer.cancel(),
-            None if again => std::process::exit(INTERRUPTED),
-            None => {
-                let mark = if state.person { "> " } else { "" };
+        let mark = if state.person { "> " } else { "" };
+        match &mut state.doing {
+            Doing::Answering { request, cancelled } => {
+                *cancelled = true;
+                request.iter().for_each(Canceller::cancel);
+            }
+            Doing::Waiting { pressed: true } => std::process::exit(INTERRUPTED),
+            Doing::Waiting { pressed } => {
+                *pressed = true;
                 let hint = "Ctrl-C again or Ctrl-D to leave";
                 let _ = write!(std::io::stderr(), "\n({hint})\n{mark}");
             }

@@ -87,6 +87,7 @@ impl Chat<'_> {
             writeln!(std::io::stderr(), "/help lists the commands")?;
         }
         loop {
+            self.interrupts.waiting();
             let line = input.line()?;
             self.interrupts.typed();
             let done = match line {
@@ -135,8 +136,7 @@ impl Chat<'_> {
             .as_ref()
             .filter(|r| r.reason == FinishReason::Cancelled)
         {
-            self.tally.add(read, self.engine)?;
-            return Ok(());
+            return self.tally.add_cancelled(read, self.engine);
         }
         let lasting = read.as_ref().and_then(|read| read.kept.clone());
         // Without room for a second state the first one goes on.

@@ -2,7 +2,7 @@
 
 use crate::error::CliError;
 use crate::generate::describe;
-use pawl::{Completion, Engine, Reuse};
+use pawl::{Completion, Engine, Reuse, SpeculationStats};
 use std::io::Write;
 
 /// Sums over the turns of a conversation.
@@ -13,9 +13,21 @@ pub(super) struct Tally {
     reused_tokens: u64,
     generated_tokens: u64,
     seconds: f64,
+    speculation: SpeculationStats,
 }
 
 impl Tally {
+    /// Counts a message that was cancelled before its answer began: no turn of the conversation.
+    pub(super) fn add_cancelled(
+        &mut self,
+        read: &Completion,
+        engine: &Engine,
+    ) -> Result<(), CliError> {
+        self.add(read, engine)?;
+        self.turns -= 1;
+        Ok(())
+    }
+
     /// Counts an answer and prints its statistics, beside the answer: it may go to a file.
     pub(super) fn add(&mut self, answer: &Completion, engine: &Engine) -> Result<(), CliError> {
         let (usage, stats) = (&answer.usage, &answer.stats);
@@ -24,6 +36,7 @@ impl Tally {
         self.reused_tokens += usage.reused_tokens;
         self.generated_tokens += usage.generated_tokens;
         self.seconds += stats.prefill_seconds + stats.decode_seconds;
+        self.speculation.merge(&stats.speculation);
         let reuse = if matches!(usage.reuse, Reuse::NotAsked | Reuse::Continued) {
             String::new()
         } else {
@@ -58,7 +71,7 @@ impl Tally {
             self.seconds,
             engine.kept_states().held,
             engine.kept_states().evicted,
-            describe(engine.speculation(), &engine.speculation_stats()),
+            describe(engine.speculation(), &self.speculation),
         )?;
         Ok(())
     }
