@@ -353,9 +353,11 @@ fn signalled_once(mut build: Command, output: &Path, signal: &str) -> Option<Exi
             (false, None) => std::thread::sleep(Duration::from_millis(1)),
         }
     };
-    let mut kill = Command::new("kill");
-    kill.args([signal, &child.id().to_string()]);
-    let sent = kill.stderr(Stdio::null()).status().unwrap().success();
+    // The shell's own: not every machine has a program of that name.
+    let kill = format!("kill {signal} {}", child.id());
+    let mut shell = Command::new("sh");
+    let sent = shell.args(["-c", &kill]).stderr(Stdio::null()).status();
+    let sent = sent.unwrap().success();
     Some(child.wait().unwrap()).filter(|_| caught && sent)
 }
 
