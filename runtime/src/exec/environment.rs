@@ -126,8 +126,8 @@ fn reuse<'a>(loaded: &'a Loaded, wanted: Wanted<'_>) -> Result<&'a Loaded, Libra
 /// interface for switching it off can be reached: they keep a database in the user's cache folder, a session file in
 /// the folder of temporary files, and send what they gather. Only this variable is looked at before.
 fn keep_quiet() {
-    // SAFETY: no other thread of Pawl or ONNX Runtime exists that reads the environment: this runs once in a process,
-    // under a lock, before the library is loaded. Rust's own readers take a lock of their own.
+    // SAFETY: changing the environment races only with C code that reads it without a lock, which Rust's readers have.
+    // ONNX Runtime is not loaded yet, Pawl has no C code, and this comes before the first model of a process.
     unsafe { std::env::set_var("ORT_DISABLE_TELEMETRY", "1") };
 }
 
