@@ -135,6 +135,39 @@ fn the_queue_is_bounded_and_drains() {
 }
 
 #[test]
+fn thousands_of_requests_queue_up_to_the_bound_and_cancel_before_start_and_after_end() {
+    let engine = engine(&EngineOptions::default());
+    let endless = || Request::from_ids([5, 6]).ignore_eos(true);
+    let submitted: Vec<_> = (0..3000).map(|_| engine.submit(endless())).collect();
+    let (accepted, refused): (Vec<_>, Vec<_>) = submitted.into_iter().partition(Result::is_ok);
+    assert_eq!((accepted.len(), refused.len()), (1024, 1976));
+    for error in refused.into_iter().filter_map(Result::err) {
+        assert_eq!(error.code(), ErrorCode::QueueFull);
+    }
+    let mut handles: Vec<_> = accepted.into_iter().flatten().collect();
+    for handle in &handles {
+        handle.cancel();
+    }
+    for handle in &mut handles {
+        let last = handle.by_ref().last();
+        let cancelled = |event: &Event| {
+            matches!(
+                event,
+                Event::Finished {
+                    reason: FinishReason::Cancelled,
+                    ..
+                }
+            )
+        };
+        assert!(last.as_ref().is_some_and(cancelled), "{last:?}");
+        handle.cancel();
+    }
+    assert_eq!(engine.unfinished(), 0);
+    let after = engine.generate(request("import os").max_new_tokens(2));
+    assert_eq!(after.unwrap().tokens.len(), 2);
+}
+
+#[test]
 fn more_requests_than_slots_all_finish_with_the_same_tokens() {
     let export = Export::of("qwen3_5-odd", CheckpointOption::None);
     let model = export.load(&LoadOptions::default().max_batch_size(3).kv_blocks(12));

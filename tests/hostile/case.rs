@@ -85,6 +85,15 @@ impl Case {
         Self::new(name, "pawl", &["inspect", "{here}/model"], words, make)
     }
 
+    /// A model at `{here}/model` that is loaded, and answers if it can.
+    pub(crate) fn load(
+        name: impl Into<String>,
+        words: &[&str],
+        make: impl Fn(&Path) + Send + Sync + 'static,
+    ) -> Self {
+        Self::generate(name, &["--ids", "5"], words, make)
+    }
+
     /// `pawl generate --model {here}/model --max-new-tokens 2`, and more.
     pub(crate) fn generate(
         name: impl Into<String>,

@@ -127,7 +127,7 @@ fn values() -> Vec<Case> {
     let options = "/model/decoder/session_options";
     let case = |name: &str, pointer: &str, value: Value, words: &[&str]| {
         let pointer = pointer.to_owned();
-        Case::inspect(name, words, move |here| {
+        Case::load(name, words, move |here| {
             model(here);
             edit(&here.join("model").join(FILE), |config| {
                 set(config, &pointer, value.clone());

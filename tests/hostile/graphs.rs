@@ -27,7 +27,7 @@ fn changed(
     change: impl Fn(&mut GraphProto) + Send + Sync + 'static,
 ) -> Case {
     let words = [&[FILE], words].concat();
-    Case::inspect(name, &words, move |here| {
+    Case::load(name, &words, move |here| {
         model(here);
         onnx::edit(&graph(here), &change);
     })
@@ -37,7 +37,7 @@ fn changed(
 fn files() -> Vec<Case> {
     let replaced = |name: &str, bytes: Vec<u8>, words: &[&str]| {
         let words = [&[FILE], words].concat();
-        Case::inspect(name, &words, move |here| {
+        Case::load(name, &words, move |here| {
             model(here);
             write(&graph(here), &bytes);
         })
@@ -78,12 +78,12 @@ fn files() -> Vec<Case> {
         ),
         replaced("a million nodes of nothing", nodes, &["more than 131072"]),
         replaced("100 MB of names", names(1600), &["too long"]),
-        Case::inspect("half a graph file", &[FILE, "at byte"], |here| {
+        Case::load("half a graph file", &[FILE, "at byte"], |here| {
             model(here);
             let bytes = fs::read(graph(here)).unwrap();
             write(&graph(here), &bytes[..bytes.len() / 2]);
         }),
-        Case::inspect(
+        Case::load(
             "a graph file without its last byte",
             &[FILE, "at byte"],
             |here| {
@@ -92,11 +92,11 @@ fn files() -> Vec<Case> {
                 write(&graph(here), &bytes[..bytes.len() - 1]);
             },
         ),
-        Case::inspect("no graph file", &[FILE, "No such file"], |here| {
+        Case::load("no graph file", &[FILE, "No such file"], |here| {
             model(here);
             fs::remove_file(graph(here)).unwrap();
         }),
-        Case::inspect(
+        Case::load(
             "2 GiB of graph",
             &[FILE, "more than the 2147483647 bytes"],
             |here| {
@@ -104,7 +104,7 @@ fn files() -> Vec<Case> {
                 sparse(&graph(here), 2 << 30);
             },
         ),
-        Case::inspect("a name that is not UTF-8", &[FILE, "not UTF-8"], |here| {
+        Case::load("a name that is not UTF-8", &[FILE, "not UTF-8"], |here| {
             model(here);
             let bytes = fs::read(graph(here)).unwrap();
             let at = bytes
@@ -202,7 +202,7 @@ fn disagreements() -> Vec<Case> {
                     .retain(|value| value.name() != "checkpoints.0.conv_state");
             },
         ),
-        Case::inspect("key heads that do not divide", &["M10", DELTA], |here| {
+        Case::load("key heads that do not divide", &["M10", DELTA], |here| {
             model(here);
             edit(&here.join("model/genai_config.json"), |config| {
                 let groups = config["model"]["decoder"]["state_groups"]
@@ -214,7 +214,7 @@ fn disagreements() -> Vec<Case> {
                 group.unwrap()["key_head_count"] = json!(5);
             });
         }),
-        Case::inspect(
+        Case::load(
             "a capture switch that is not there",
             &["active", "M6"],
             |here| {
@@ -245,7 +245,7 @@ fn rename(graph: &mut GraphProto, from: &str, to: &str) {
 /// Names of one type and shape exchanged, in the configuration or in the graph.
 fn crossings() -> Vec<Case> {
     let inputs = |one: &'static str, other: &'static str, words: &[&str]| {
-        Case::inspect(format!("{one} and {other} exchanged"), words, move |here| {
+        Case::load(format!("{one} and {other} exchanged"), words, move |here| {
             model(here);
             edit(&here.join("model/genai_config.json"), |config| {
                 let inputs = &mut config["model"]["decoder"]["inputs"];
@@ -257,7 +257,7 @@ fn crossings() -> Vec<Case> {
         })
     };
     let bindings = |name: &str, pointers: [&'static str; 2], words: &[&str]| {
-        Case::inspect(name, words, move |here| {
+        Case::load(name, words, move |here| {
             model(here);
             edit(&here.join("model/genai_config.json"), |config| {
                 let group = &mut config["model"]["decoder"]["state_groups"][0]["bindings"];
@@ -422,17 +422,17 @@ fn weights() -> Vec<Case> {
                 .unwrap();
             weight.dims = vec![i64::MAX, 2];
         }),
-        Case::inspect("weights cut in half", &["P5", "model.onnx.data"], |here| {
+        Case::load("weights cut in half", &["P5", "model.onnx.data"], |here| {
             model(here);
             let path = here.join("model/model.onnx.data");
             let bytes = fs::read(&path).unwrap();
             write(&path, &bytes[..bytes.len() / 2]);
         }),
-        Case::inspect("no data", &["P5", "model.onnx.data"], |here| {
+        Case::load("no data", &["P5", "model.onnx.data"], |here| {
             model(here);
             fs::remove_file(here.join("model/model.onnx.data")).unwrap();
         }),
-        Case::inspect(
+        Case::load(
             "the head's own graph elsewhere",
             &["mtp.onnx", "leads out"],
             |here| {

@@ -29,7 +29,15 @@ pub(crate) fn cases() -> Vec<Case> {
 /// `make` makes the library at the given path.
 fn library(name: &str, words: &[&str], make: impl Fn(&Path) + Send + Sync + 'static) -> Case {
     let words = [&["{here}/lib.so"], words].concat();
-    let args = ["inspect", "{here}/model", "--library", "{here}/lib.so"];
+    let args = [
+        "generate",
+        "--model",
+        "{here}/model",
+        "--ids",
+        "5",
+        "--library",
+        "{here}/lib.so",
+    ];
     Case::new(name, "pawl", &args, &words, move |here| {
         model(here);
         make(&here.join("lib.so"));
@@ -86,7 +94,7 @@ fn files() -> Vec<Case> {
             },
         ),
         library("no library", &["is not a file"], |_| {}),
-        Case::inspect(
+        Case::load(
             "a library that the environment names",
             &["ORT_DYLIB_PATH", "{here}/none.so"],
             model,
@@ -155,16 +163,15 @@ const RUSTC: &str = match option_env!("RUSTC") {
 
 fn compile(library: &Path, base: &str) {
     let body = match base {
-        "" => "#[unsafe(no_mangle)] pub extern \"system\" fn Other() {}".to_owned(),
-        "null" => "#[unsafe(no_mangle)] pub extern \"system\" fn OrtGetApiBase() -> *const u8 { std::ptr::null() }".to_owned(),
+        "" => "#[no_mangle] pub extern \"system\" fn Other() {}".to_owned(),
+        "null" => "#[no_mangle] pub extern \"system\" fn OrtGetApiBase() -> *const u8 { std::ptr::null() }".to_owned(),
         base => format!(
             "#[repr(C)] pub struct Base(Option<extern \"system\" fn(u32) -> *const u8>, Option<extern \"system\" fn() -> *const u8>);
-             unsafe impl Sync for Base {{}}
              #[allow(dead_code)] extern \"system\" fn api(_: u32) -> *const u8 {{ std::ptr::null() }}
              #[allow(dead_code)] extern \"system\" fn nothing() -> *const u8 {{ std::ptr::null() }}
              #[allow(dead_code)] extern \"system\" fn version() -> *const u8 {{ TEXT.as_ptr() }}
              static BASE: Base = {base};
-             #[unsafe(no_mangle)] pub extern \"system\" fn OrtGetApiBase() -> *const Base {{ &BASE }}"
+             #[no_mangle] pub extern \"system\" fn OrtGetApiBase() -> *const Base {{ &BASE }}"
         ),
     };
     let folder = tempfile::tempdir().unwrap();
@@ -173,7 +180,7 @@ fn compile(library: &Path, base: &str) {
     let done = Command::new(RUSTC)
         .args([
             "--edition",
-            "2024",
+            "2021",
             "--crate-type",
             "cdylib",
             "-C",

@@ -15,8 +15,8 @@ const BUILD: [&str; 6] = [
     "chat_template.jinja",
 ];
 
-/// Files of a model that `pawl inspect` reads.
-const INSPECT: [&str; 4] = [
+/// Files that a model is loaded from.
+const LOAD: [&str; 4] = [
     "genai_config.json",
     "model.onnx",
     "mtp.onnx",
@@ -47,7 +47,7 @@ pub(crate) fn cases() -> Vec<Case> {
                 put,
             ));
         }
-        for file in INSPECT {
+        for file in LOAD {
             // A data file that is too long is not read to its end.
             if odd == Odd::Sparse && file == "model.onnx.data" {
                 continue;
@@ -60,7 +60,7 @@ pub(crate) fn cases() -> Vec<Case> {
                 Odd::Zeros if file != "genai_config.json" => "leads out of the model folder",
                 _ => odd.words(),
             };
-            cases.push(Case::inspect(named(file), &[file, words], put));
+            cases.push(Case::load(named(file), &[file, words], put));
         }
         for file in CHAT {
             let put = move |here: &Path| {
@@ -86,7 +86,7 @@ fn leading_out() -> Vec<Case> {
     let mut cases: Vec<Case> = ["model.onnx", "mtp.onnx", "model.onnx.data"]
         .into_iter()
         .map(|file| {
-            Case::inspect(
+            Case::load(
                 format!("{file} outside"),
                 &[file, "leads out of the model folder"],
                 move |here| {
@@ -157,7 +157,7 @@ fn sizes() -> Vec<Case> {
             &["tokenizer.json", "at most"],
             large("tokenizer.json", 1 << 30),
         ),
-        Case::inspect(
+        Case::load(
             "2 MiB of genai_config.json",
             &["genai_config.json", "too_large"],
             |here| {

@@ -335,28 +335,27 @@ fn stops() -> Vec<Case> {
 
 /// Limits of memory.
 fn memory() -> Vec<Case> {
-    let inspect = |name: &str, limit: &str, words: &[&str]| {
-        let args = ["inspect", "{here}/model", "--memory-limit", limit];
-        Case::new(name, "pawl", &args, words, model)
+    let limited = |name: &str, limit: &str, words: &[&str]| {
+        Case::generate(name, &["--ids", "5", "--memory-limit", limit], words, model)
     };
     vec![
-        inspect(
+        limited(
             "a limit of a byte",
             "1",
             &["memory limit of 1 B", "key/value cache", "total"],
         ),
-        inspect(
+        limited(
             "a limit of 5 MiB",
             "5MiB",
             &["memory limit of 5.0 MiB", "total"],
         ),
-        inspect(
+        limited(
             "a limit that shrinks the cache",
             "64MiB",
             &["key/value cache", "total"],
         )
         .succeeds(),
-        inspect("a limit of 1 TiB", "1TiB", &["total"]).succeeds(),
+        limited("a limit of 1 TiB", "1TiB", &["total"]).succeeds(),
     ]
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let template = ChatTemplate::load(&args.model)?;
     let engine = Engine::new(args.load.load(&args.model)?, &args.speculation.options())?;
     for warning in engine.warnings() {
-        writeln!(std::io::stderr(), "warning: {warning}")?;
+        let _ = writeln!(std::io::stderr(), "warning: {warning}");
     }
     let tokenizer = engine.tokenizer().ok_or_else(|| {
         CliError::file(&args.model, "there is no tokenizer.json, so it cannot chat")
@@ -84,7 +84,7 @@ impl Chat<'_> {
     /// Takes lines until the end. A person is told of a turn that fails and can go on; a script stops there.
     fn run(&mut self, input: &mut Input) -> Result<(), CliError> {
         if input.is_terminal() {
-            writeln!(std::io::stderr(), "/help lists the commands")?;
+            let _ = writeln!(std::io::stderr(), "/help lists the commands");
         }
         loop {
             self.interrupts.waiting();
@@ -98,7 +98,7 @@ impl Chat<'_> {
             };
             match done {
                 Err(error) if input.is_terminal() && !matches!(error, CliError::Output(_)) => {
-                    writeln!(std::io::stderr(), "error: {error}")?;
+                    let _ = writeln!(std::io::stderr(), "error: {error}");
                 }
                 done => done?,
             }

@@ -42,7 +42,7 @@ impl Tally {
         } else {
             format!(": {}", usage.reuse)
         };
-        writeln!(
+        let _ = writeln!(
             std::io::stderr(),
             "[{} prompt tokens ({} reused{reuse}) + {} generated, {}; prefill {:.3} s, decode {:.3} s, \
              {:.1} tokens/s; speculation {}]",
@@ -54,7 +54,7 @@ impl Tally {
             stats.decode_seconds,
             stats.decode_tokens_per_second,
             describe(engine.speculation(), &stats.speculation),
-        )?;
+        );
         Ok(())
     }
 
