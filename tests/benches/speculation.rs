@@ -86,11 +86,10 @@ fn main() {
 }
 
 fn engine(export: &Export, mode: Speculation) -> Engine {
-    let options = EngineOptions::default().speculation(mode);
-    let options = match mode {
-        Speculation::Off => options,
-        _ => options.max_drafts(DRAFTS),
-    };
+    let mut options = EngineOptions::default().speculation(mode);
+    if mode != Speculation::Off {
+        options = options.max_drafts(DRAFTS);
+    }
     Engine::new(export.load(&LoadOptions::default()), &options).unwrap()
 }
 

@@ -129,13 +129,9 @@ const QUIET: &str = "ORT_DISABLE_TELEMETRY";
 /// interface for switching it off can be reached: they keep a database in the user's cache folder, a session file in
 /// the folder of temporary files, and send what they gather. Only this variable is looked at before.
 fn keep_quiet() {
-    if std::env::var_os(QUIET).is_some_and(|value| value == "1") {
-        return;
-    }
     // SAFETY: this runs once in a process, under a lock, before the library is loaded, so no thread of Pawl or ONNX
     // Runtime reads the environment meanwhile, and Rust's own readers take a lock of their own. A host program whose
-    // other threads call C functions that read it must load its first model before it starts them, or set the variable
-    // itself: then nothing is written here.
+    // other threads call C functions that read it must load its first model before it starts them.
     unsafe { std::env::set_var(QUIET, "1") };
 }
 
