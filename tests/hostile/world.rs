@@ -25,7 +25,7 @@ pub(crate) fn model(here: &Path) {
         EXPORT.get_or_init(|| Export::of("qwen3_5-odd", pawl_builder::CheckpointOption::default()));
     let model = here.join("model");
     copy(&export.path(), &model, |_| true);
-    write(&model.join("tokenizer.json"), &tokenizer().to_string());
+    write(&model.join("tokenizer.json"), tokenizer().to_string());
     let template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
     write(&model.join("chat_template.jinja"), template);
 }
