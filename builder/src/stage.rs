@@ -122,6 +122,7 @@ fn claim(
         sweep(output)?;
         check_free(output, force)?;
         protect(output, input)?;
+        check_files(output)?;
         let (folder, lock) = new_folder(output)?;
         Ok((made, folder, lock))
     };
@@ -259,8 +260,6 @@ fn check_free(output: &Path, force: bool) -> Result<bool, BuildError> {
         "is not a folder, so it is not replaced"
     } else if !output.join(MARK).is_file() && !is_empty(output)? {
         "is not an exported model (it has no genai_config.json), so it is not replaced"
-    } else if has_folder(output)? {
-        "holds a folder, which no export does, so it is not replaced"
     } else {
         return Ok(true);
     };
@@ -271,19 +270,22 @@ fn check_free(output: &Path, force: bool) -> Result<bool, BuildError> {
 }
 
 /// An export is files alone: whoever keeps a folder among them keeps something else there.
-fn has_folder(output: &Path) -> Result<bool, BuildError> {
+fn check_files(output: &Path) -> Result<(), BuildError> {
     let failed = |error| BuildError::read(output)(error);
-    let entries = fs::read_dir(output).map_err(failed)?;
+    let entries = match fs::read_dir(output) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(failed)?,
+    };
     for entry in entries {
-        if entry
-            .and_then(|entry| entry.file_type())
-            .map_err(failed)?
-            .is_dir()
-        {
-            return Ok(true);
+        let kind = entry.and_then(|entry| entry.file_type());
+        if kind.map_err(failed)?.is_dir() {
+            return Err(BuildError::OutputPath {
+                path: output.to_owned(),
+                problem: "holds a folder, which no export does, so it is not replaced".to_owned(),
+            });
         }
     }
-    Ok(false)
+    Ok(())
 }
 
 fn is_empty(folder: &Path) -> Result<bool, BuildError> {

@@ -27,7 +27,8 @@ impl<'a> Tensors<'a> {
         Self {
             shapes,
             used: BTreeSet::new(),
-            owned: Vec::new(),
+            // The output projection has nothing beside it, whether it is used or tied to the embedding.
+            owned: vec!["lm_head.".to_owned()],
             problems: Vec::new(),
         }
     }

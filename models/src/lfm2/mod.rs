@@ -51,7 +51,7 @@ fn describe(source: &Source<'_>) -> Result<ModelDescription, DescribeError> {
     let dims = Dims::read(config)?;
     let kinds = kinds(config, &dims)?;
     let mut tensors = Tensors::new(&source.checkpoint.tensors);
-    tensors.own("model.layers.");
+    tensors.own("model.");
     let plan = plan(config, dims, &tensors)?;
     let body = Body {
         embedding: tensors.weight(

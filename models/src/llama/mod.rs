@@ -64,7 +64,7 @@ pub(crate) fn describe_with(
     };
     let intermediate = width(config, "intermediate_size")?;
     let mut tensors = Tensors::new(&source.checkpoint.tensors);
-    tensors.own("model.layers.");
+    tensors.own("model.");
     let body = Body {
         embedding: tensors.weight(
             "model.embed_tokens.weight",

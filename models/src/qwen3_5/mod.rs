@@ -78,7 +78,8 @@ fn describe(source: &Source<'_>) -> Result<ModelDescription, DescribeError> {
         tensors.shape(&name) == Some(&[head_dim])
     })?;
     let has_head = mtp::declared(config)?;
-    tensors.own(format!("{prefix}layers."));
+    // Beside the text model of a multimodal checkpoint, `prefix` is its own; alone it is `model.`.
+    tensors.own(prefix);
     if has_head {
         tensors.own("mtp.");
     }

@@ -52,7 +52,7 @@ fn harmless_leftovers_are_grouped_by_reason() {
         "model.layers.1.self_attn.rotary_emb.inv_freq",
         "model.layers.9.self_attn.rotary_emb.cos_cached",
         "score.weight",
-        "model.extra.bias",
+        "extra.bias",
     ] {
         checkpoint.tensors.insert(name.to_owned(), vec![4]);
     }
@@ -65,11 +65,7 @@ fn harmless_leftovers_are_grouped_by_reason() {
     groups.sort_unstable();
     assert_eq!(
         groups,
-        [
-            ("model.extra.bias", 1),
-            ("model.layers.", 3),
-            ("score.weight", 1)
-        ]
+        [("extra.bias", 1), ("model.layers.", 3), ("score.weight", 1)]
     );
     let reasons = model
         .skipped
@@ -126,6 +122,16 @@ fn what_belongs_to_a_used_module_is_refused_outside_of_the_layers_too() {
         "model.norm.bias",
     ];
     assert_eq!(refused(Dims::default().llama("qwen3"), &names), names);
+    let tied = [
+        "lm_head.bias",
+        "lm_head.weight_scale",
+        "model.embed_positions.weight",
+    ];
+    let dims = Dims {
+        tied: true,
+        ..Dims::default()
+    };
+    assert_eq!(refused(dims.llama("llama"), &tied), tied);
 }
 
 #[test]
