@@ -48,6 +48,15 @@
 //! key_dim]` of Gated DeltaNet), and the geometry of a paged group is that of the decoder. Graphs
 //! must agree with both where a file has them.
 //!
+//! `commit_filename` names the graph that makes the state of a kept prefix where the host cannot
+//! reach the state, one for all layers of a group. Its inputs are `bank`, both banks and the zero
+//! row, `[bank_rows, row...]`; `checkpoints`, as the decoder wrote them; and int64 lists with an
+//! entry per row to commit: `batch_rows`, the row of the step; `write_rows`, the row of the bank
+//! that takes the state; and either `slots`, the checkpoint that holds it, or `read_rows`, the row
+//! of the bank that holds the state before the step, and `kept`, the transitions to replay from
+//! there. Its one output, `committed`, is `bank` with those rows written, and may be bound to the
+//! memory of `bank`.
+//!
 //! # JSON Schema
 //!
 //! [`json_schema`] is committed as `schema.json` of this crate and drives the reader, so the two
@@ -85,6 +94,6 @@ pub use regular_file::{confined, open_regular, read_regular, read_regular_text, 
 pub use report::MAX_ERRORS;
 pub use schema::json_schema;
 pub use state_enums::{
-    CheckpointAlignment, CheckpointForm, ElementType, StateLayout, StateOperator,
+    CheckpointAlignment, CheckpointForm, ElementType, StateDecay, StateLayout, StateOperator,
 };
 pub use wire::*;

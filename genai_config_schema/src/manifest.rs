@@ -3,7 +3,7 @@
 use crate::template::expand;
 use crate::{
     Binding, CheckpointAlignment, CheckpointForm, ConfigCode, ConfigError, ConfigErrors, Decoder,
-    ElementType, GenaiConfig, StateGroup, StateKind, StateLayout, StateOperator,
+    ElementType, GenaiConfig, StateDecay, StateGroup, StateKind, StateLayout, StateOperator,
 };
 
 /// How a file names its state.
@@ -75,11 +75,15 @@ pub struct FixedTensor {
     pub checkpoints: Option<Checkpoints>,
     /// Key heads, where the operator has them and the file says so.
     pub key_heads: Option<u32>,
+    /// What a transition of Gated DeltaNet decays by one factor.
+    pub decay: StateDecay,
     /// Extents of one row, one per [axis of its operator](StateOperator::row_axes); empty where the
     /// file does not say.
     pub row_shape: Vec<u64>,
     /// Element type, where the file says so.
     pub element_type: Option<ElementType>,
+    /// The graph that makes the state of a kept prefix on the device, where there is one.
+    pub commit_filename: Option<String>,
 }
 
 /// The checkpoint output of a fixed state.
@@ -232,8 +236,10 @@ pub(crate) fn fixed_tensors(decoder: &Decoder, group: &StateGroup) -> Vec<FixedT
                 ..*checkpoints
             }),
         key_heads: template.key_heads,
+        decay: group.decay.unwrap_or_default(),
         row_shape: group.row_shape.clone(),
         element_type: group.element_type,
+        commit_filename: group.commit_filename.clone(),
     };
     group.layer_ids.iter().map(tensor).collect()
 }

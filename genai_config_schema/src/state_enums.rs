@@ -49,6 +49,17 @@ pub enum CheckpointForm {
     Update,
 }
 
+/// What a transition of Gated DeltaNet decays by one factor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StateDecay {
+    /// All of a value head's state: `Hv` factors.
+    #[default]
+    PerHead,
+    /// The column of one key element: `Hv * Dk` factors.
+    PerKey,
+}
+
 /// Element type of a state tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

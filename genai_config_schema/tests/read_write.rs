@@ -4,7 +4,7 @@
 
 use genai_config_schema::{
     CheckpointAlignment, CheckpointForm, ConfigCode, ElementType, GenaiConfig, Manifest, Spelling,
-    StateLayout, StateOperator,
+    StateDecay, StateLayout, StateOperator,
 };
 use serde_json::{Value, json};
 
@@ -70,6 +70,23 @@ fn bound_names_are_resolved_per_layer() {
         (checkpoints.count, checkpoints.form),
         (8, CheckpointForm::Update)
     );
+}
+
+#[test]
+fn commit_graphs_and_decays_belong_to_every_layer_of_a_group() {
+    let mut config = config(PAWL);
+    let group = &mut config.model.decoder.state_groups[2];
+    group.commit_filename = Some("commit.onnx".to_owned());
+    group.decay = Some(StateDecay::PerKey);
+    let manifest = config.manifest().expect("valid");
+    for tensor in &manifest.fixed {
+        let recurrent = tensor.operator == StateOperator::GatedDeltaNet;
+        assert_eq!(
+            tensor.commit_filename.as_deref(),
+            recurrent.then_some("commit.onnx")
+        );
+        assert_eq!(tensor.decay == StateDecay::PerKey, recurrent);
+    }
 }
 
 #[test]

@@ -64,6 +64,7 @@ fn mixed(decoder: &Decoder, groups: &[Group<'_>], report: &mut Report) {
         let own = group.group;
         refuse(own.operator.is_some(), &group.key("operator"));
         refuse(own.key_head_count.is_some(), &group.key("key_head_count"));
+        refuse(own.decay.is_some(), &group.key("decay"));
         refuse(!own.row_shape.is_empty(), &group.key("row_shape"));
         refuse(own.element_type.is_some(), &group.key("element_type"));
         refuse(own.state_layout.is_some(), &group.key("state_layout"));
@@ -76,5 +77,6 @@ fn mixed(decoder: &Decoder, groups: &[Group<'_>], report: &mut Report) {
             &group.key("checkpoint_alignment"),
         );
         refuse(own.checkpoint_form.is_some(), &group.key("checkpoint_form"));
+        refuse(own.commit_filename.is_some(), &group.key("commit_filename"));
     }
 }

@@ -81,6 +81,8 @@ fn paged(group: &Group<'_>, report: &mut Report) {
     }
     let unused = [
         ("operator", group.group.operator.is_some()),
+        ("decay", group.group.decay.is_some()),
+        ("commit_filename", group.group.commit_filename.is_some()),
         ("state_layout", group.group.state_layout.is_some()),
         ("row_shape", !group.group.row_shape.is_empty()),
     ];
@@ -152,6 +154,10 @@ fn fixed(group: &Group<'_>, report: &mut Report) {
         let message = "gated_delta_net needs it, other operators must not have it";
         report.rule(ConfigCode::C26, &group.key("key_head_count"), message);
     }
+    if operator.is_some() && !wanted && group.group.decay.is_some() {
+        let message = "only transitions of gated_delta_net decay";
+        report.rule(ConfigCode::Misplaced, &group.key("decay"), message);
+    }
     row_shape(group, report);
     checkpoints(group, report);
 }
@@ -205,6 +211,10 @@ fn checkpoints(group: &Group<'_>, report: &mut Report) {
         for (at, present) in [
             (alignment_at, alignment.is_some()),
             (form_at, form.is_some()),
+            (
+                group.key("commit_filename"),
+                group.group.commit_filename.is_some(),
+            ),
         ] {
             if present {
                 report.rule(ConfigCode::Misplaced, &at, "the group has no checkpoints");

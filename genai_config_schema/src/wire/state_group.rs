@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CheckpointAlignment, CheckpointForm, ElementType, StateLayout, StateOperator};
+use crate::{
+    CheckpointAlignment, CheckpointForm, ElementType, StateDecay, StateLayout, StateOperator,
+};
 
 use super::wire;
 
@@ -34,6 +36,9 @@ wire! {
         /// Key heads of Gated DeltaNet, needed to replay its transitions.
         #[schemars(range(min = 1), extend("x-code" = "C26"))]
         pub key_head_count: Option<u32>,
+        /// What a transition of Gated DeltaNet decays by one factor (pawl spelling); absent means
+        /// `per_head`.
+        pub decay: Option<StateDecay>,
         /// Layers, each below `num_hidden_layers`, no repeats.
         #[schemars(length(min = 1), extend(
             "x-code" = "C6",
@@ -59,6 +64,10 @@ wire! {
         pub checkpoint_alignment: Option<CheckpointAlignment>,
         /// What a slot holds.
         pub checkpoint_form: Option<CheckpointForm>,
+        /// The graph, below the model folder, that makes the state of a kept prefix where the host
+        /// cannot reach it (pawl spelling).
+        #[schemars(extend("format" = "relative-path"))]
+        pub commit_filename: Option<String>,
         /// Captured transitions (genai-0.18 spelling).
         pub state_update: Option<StateUpdate>,
     }
