@@ -12,7 +12,7 @@ use crate::plan::Plan;
 use crate::report::{BuildReport, EffectiveOptions, SkippedTensors};
 use crate::source::{Checkpoint, companions};
 use crate::stage::Stage;
-use crate::{config, decoder};
+use crate::{commit, config, decoder};
 
 /// What to build, from what, to where.
 #[derive(Clone, Debug)]
@@ -123,7 +123,8 @@ fn stage(request: &BuildRequest, progress: &mut dyn Progress) -> Result<StagedEx
         source,
     };
     let model = pawl_models::describe(&checkpoint.info()).map_err(describe)?;
-    let graphs = decoder::emit(&model, options)?;
+    let mut graphs = decoder::emit(&model, options)?;
+    graphs.extend(commit::emit(&model, options)?);
     let layout = Layout::new(&graphs, &checkpoint)?;
     let generation = checkpoint.generation_config();
     let config = config::genai_config(&model, options, &layout.shared()?, generation)?;

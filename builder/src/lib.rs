@@ -32,6 +32,7 @@
 //! | `plan`, `target` | options resolved against a model; what a provider offers |
 //! | `contract` | names, shapes and inputs that every graph has |
 //! | `decoder`, `mtp`, `blocks`, `ops`, `graph` | emission of graphs as plain data |
+//! | `commit` | graphs that make the state of a kept prefix, for targets whose memory the host cannot touch |
 //! | `config` | `genai_config.json` |
 //! | `onnx` | graphs as protobuf, weights as aligned data files |
 //! | `stage`, `interrupt` | the staging folder, publishing, stopping, and what killed builds leave |
@@ -39,10 +40,12 @@
 mod blocks;
 mod build_request;
 mod checkpoints;
+mod commit;
 mod config;
 mod contract;
 mod decoder;
 mod error;
+mod fixed_groups;
 mod graph;
 mod interrupt;
 mod limits;

@@ -23,6 +23,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) head: Option<&'a MtpHead>,
     /// Longest sequence in tokens.
     pub(crate) sequence_limit: u64,
+    pub(crate) spelling: Spelling,
 }
 
 impl<'a> Plan<'a> {
@@ -52,6 +53,7 @@ impl<'a> Plan<'a> {
                 .as_ref()
                 .filter(|_| has_place_for_head(options)),
             sequence_limit: sequence_limit(description, options, target)?,
+            spelling: options.spelling,
         })
     }
 
@@ -78,6 +80,12 @@ impl<'a> Plan<'a> {
     /// Whether any layer keeps a state of fixed size.
     pub(crate) fn has_fixed_state(&self) -> bool {
         self.description.layers.iter().any(has_fixed_state)
+    }
+
+    /// Whether the kept prefix of a row is committed by graphs. onnxruntime-genai commits by itself, and has no keys
+    /// that could name them.
+    pub(crate) fn has_commit_graphs(&self) -> bool {
+        self.target.commit_graphs && self.checkpoints.is_some() && self.spelling == Spelling::Pawl
     }
 
     /// Whether any layer keeps a recurrent state.

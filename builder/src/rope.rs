@@ -145,7 +145,7 @@ fn table_bytes(request: &RotationRequest<'_>, turn: fn(f64) -> f64) -> Vec<u8> {
                 Dtype::Bf16 => bytes.extend(half::bf16::from_f64(value).to_le_bytes()),
                 #[expect(clippy::cast_possible_truncation, reason = "rounding is meant")]
                 Dtype::F32 => bytes.extend((value as f32).to_le_bytes()),
-                Dtype::I32 | Dtype::I64 => {}
+                Dtype::I32 | Dtype::I64 | Dtype::Bool => {}
             }
         }
     }

@@ -113,7 +113,7 @@ fn shared_initializers(shared: &[SharedPlacement], file: &str) -> Vec<SharedInit
 }
 
 /// A size as the file holds it.
-fn number(key: &str, value: u64) -> Result<u32, BuildError> {
+pub(crate) fn number(key: &str, value: u64) -> Result<u32, BuildError> {
     u32::try_from(value).map_err(|_| BuildError::Unsupported {
         part: format!("{key} {value}"),
         reason: format!("genai_config.json holds at most {}", u32::MAX),

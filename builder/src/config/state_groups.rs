@@ -5,33 +5,18 @@ use genai_config_schema::{
 };
 use pawl_models::{Layer, Mixer};
 
-use super::number;
 use crate::contract::names::{self, StateNames};
 use crate::error::BuildError;
+use crate::fixed_groups::{FixedGroup, fixed_groups};
 use crate::graph::ir::Dtype;
 use crate::plan::Plan;
-
-/// What the states of one group have in common.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Kind {
-    operator: StateOperator,
-    row_shape: Vec<u64>,
-    key_heads: Option<u32>,
-}
-
-/// The layers with one kind of state.
-#[derive(Debug)]
-struct Members {
-    kind: Kind,
-    layer_ids: Vec<u32>,
-}
 
 /// Groups with bindings and checkpoints.
 pub(super) fn with_bindings(plan: &Plan<'_>) -> Result<Vec<StateGroup>, BuildError> {
     let mut groups = vec![StateGroup {
         kind: StateKind::PagedKv,
         layer_ids: attention_layers(plan),
-        element_type: Some(element_type(plan.dtype)),
+        element_type: element_type(plan.dtype),
         bindings: Some(Bindings {
             key: Some(binding(names::KEY)),
             value: Some(binding(names::VALUE)),
@@ -39,7 +24,12 @@ pub(super) fn with_bindings(plan: &Plan<'_>) -> Result<Vec<StateGroup>, BuildErr
         }),
         ..StateGroup::default()
     }];
-    for Members { kind, layer_ids } in fixed_groups(plan)? {
+    for group in fixed_groups(plan)? {
+        let FixedGroup {
+            kind,
+            layer_ids,
+            commit_file,
+        } = group;
         let operator = kind.operator;
         let (names, checkpoints) = tensor_names(plan, operator);
         let kept = plan.checkpoints;
@@ -49,10 +39,7 @@ pub(super) fn with_bindings(plan: &Plan<'_>) -> Result<Vec<StateGroup>, BuildErr
             key_head_count: kind.key_heads,
             layer_ids,
             row_shape: kind.row_shape,
-            element_type: Some(match operator {
-                StateOperator::GatedDeltaNet => ElementType::Float32,
-                StateOperator::CausalConv | StateOperator::TokenHistory => element_type(plan.dtype),
-            }),
+            element_type: element_type(kind.dtype),
             state_layout: Some(plan.target.state_layout),
             bindings: Some(Bindings {
                 state: Some(Binding {
@@ -64,6 +51,7 @@ pub(super) fn with_bindings(plan: &Plan<'_>) -> Result<Vec<StateGroup>, BuildErr
             checkpoint_count: kept.map(|kept| u32::from(kept.count)),
             checkpoint_alignment: kept.map(|kept| kept.alignment(operator)),
             checkpoint_form: kept.map(|kept| kept.form),
+            commit_filename: commit_file,
             ..StateGroup::default()
         });
     }
@@ -77,7 +65,10 @@ pub(super) fn with_names(plan: &Plan<'_>) -> Result<Vec<StateGroup>, BuildError>
         layer_ids: attention_layers(plan),
         ..StateGroup::default()
     }];
-    for Members { kind, layer_ids } in fixed_groups(plan)? {
+    for FixedGroup {
+        kind, layer_ids, ..
+    } in fixed_groups(plan)?
+    {
         groups.push(StateGroup {
             kind: match kind.operator {
                 StateOperator::GatedDeltaNet => StateKind::FixedRecurrent,
@@ -104,62 +95,15 @@ fn attention_layers(plan: &Plan<'_>) -> Vec<u32> {
         .collect()
 }
 
-/// The convolutions of the model, then its recurrent states; what differs in shape or key heads lies in different
-/// groups.
-fn fixed_groups(plan: &Plan<'_>) -> Result<Vec<Members>, BuildError> {
-    let (mut convolutions, mut recurrent) = (Vec::new(), Vec::new());
-    for (layer, index) in plan.description.layers.iter().zip(0..) {
-        match &layer.mixer {
-            Mixer::Attention(_) => {}
-            Mixer::ShortConv(conv) => {
-                join(
-                    &mut convolutions,
-                    index,
-                    convolution(conv.channels, conv.kernel),
-                );
-            }
-            Mixer::GatedDelta(delta) => {
-                let kind = convolution(delta.qkv.rows(), delta.kernel);
-                join(&mut convolutions, index, kind);
-                let kind = Kind {
-                    operator: StateOperator::GatedDeltaNet,
-                    row_shape: vec![delta.value_heads, delta.value_dim, delta.key_dim],
-                    key_heads: Some(number("linear_num_key_heads", delta.key_heads)?),
-                };
-                join(&mut recurrent, index, kind);
-            }
-        }
-    }
-    convolutions.extend(recurrent);
-    Ok(convolutions)
-}
-
-fn convolution(channels: u64, kernel: u64) -> Kind {
-    Kind {
-        operator: StateOperator::CausalConv,
-        row_shape: vec![channels, kernel.saturating_sub(1)],
-        key_heads: None,
-    }
-}
-
-/// Adds a layer to the group of its kind.
-fn join(groups: &mut Vec<Members>, layer: u32, kind: Kind) {
-    match groups.iter_mut().find(|members| members.kind == kind) {
-        Some(members) => members.layer_ids.push(layer),
-        None => groups.push(Members {
-            kind,
-            layer_ids: vec![layer],
-        }),
-    }
-}
-
-fn element_type(dtype: Dtype) -> ElementType {
+/// The word of a type that a state may have.
+fn element_type(dtype: Dtype) -> Option<ElementType> {
     match dtype {
-        Dtype::F32 => ElementType::Float32,
-        Dtype::F16 => ElementType::Float16,
-        Dtype::Bf16 => ElementType::Bfloat16,
-        Dtype::I32 => ElementType::Int32,
-        Dtype::I64 => ElementType::Int64,
+        Dtype::F32 => Some(ElementType::Float32),
+        Dtype::F16 => Some(ElementType::Float16),
+        Dtype::Bf16 => Some(ElementType::Bfloat16),
+        Dtype::I32 => Some(ElementType::Int32),
+        Dtype::I64 => Some(ElementType::Int64),
+        Dtype::Bool => None,
     }
 }
 

@@ -15,10 +15,10 @@ use crate::testing::{hybrid, models, options};
 /// Placements as the writer reports them, at made-up offsets.
 fn placements(graphs: &[Graph]) -> Vec<SharedPlacement> {
     let shared = |graph: &Graph| {
-        let file = graph.file;
+        let file = &graph.file;
         let shared = graph.initializers.iter().filter(|init| init.shared);
         let place = |(index, init): (u64, &crate::graph::ir::Initializer)| SharedPlacement {
-            graph: file,
+            graph: file.clone(),
             name: init.name.clone(),
             data_file: "model.onnx.data".to_owned(),
             offset: index * 4096,

@@ -1,5 +1,7 @@
 //! Names of graph inputs and outputs, shared by the graphs and the configuration.
 
+use genai_config_schema::StateOperator;
+
 /// A file and graph of a model folder.
 pub(crate) const MODEL_FILE: &str = "model.onnx";
 pub(crate) const MTP_FILE: &str = "mtp.onnx";
@@ -45,6 +47,31 @@ pub(crate) const RECURRENT: StateNames = StateNames {
     input: "past_key_values.%d.recurrent_state",
     output: "present.%d.recurrent_state",
 };
+
+/// Inputs and outputs of a commit graph.
+pub(crate) mod commit {
+    pub(crate) const BANK: &str = "bank";
+    pub(crate) const CHECKPOINTS: &str = "checkpoints";
+    pub(crate) const BATCH_ROWS: &str = "batch_rows";
+    pub(crate) const READ_ROWS: &str = "read_rows";
+    pub(crate) const WRITE_ROWS: &str = "write_rows";
+    pub(crate) const SLOTS: &str = "slots";
+    pub(crate) const KEPT: &str = "kept";
+    pub(crate) const COMMITTED: &str = "committed";
+}
+
+/// The commit graph of the `number`th kind of state of an operator, counted from 1.
+pub(crate) fn commit_file(operator: StateOperator, number: usize) -> String {
+    let operator = match operator {
+        StateOperator::CausalConv => "causal_conv",
+        StateOperator::GatedDeltaNet => "gated_delta_net",
+        StateOperator::TokenHistory => "token_history",
+    };
+    match number {
+        1 => format!("commit.{operator}.onnx"),
+        number => format!("commit.{operator}.{number}.onnx"),
+    }
+}
 
 /// The name of one layer's tensor.
 pub(crate) fn expand(template: &str, layer: u32) -> String {

@@ -18,5 +18,7 @@ pub(crate) const BLOCKS: Dim = Dim::Symbol("num_blocks");
 pub(crate) const BLOCK_SIZE: Dim = Dim::Symbol("block_size");
 /// Rows of both banks and the zero row.
 pub(crate) const BANK_ROWS: Dim = Dim::Symbol("bank_rows");
+/// Rows that are committed at once.
+pub(crate) const COMMITS: Dim = Dim::Symbol("commits");
 /// Checkpoint slots: none on a step that captures nothing.
 pub(crate) const CHECKPOINT_SLOTS: Dim = Dim::Symbol("checkpoint_slots");

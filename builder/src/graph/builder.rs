@@ -1,5 +1,6 @@
 //! A graph under construction.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::HashSet;
 
@@ -17,7 +18,8 @@ use crate::error::BuildError;
 /// every name is defined once. [`finish`](Self::finish) refuses what nothing reads.
 #[derive(Debug)]
 pub(crate) struct GraphBuilder {
-    pub(super) file: &'static str,
+    pub(super) file: Cow<'static, str>,
+    pub(super) opset: i64,
     scope: Scope,
     pub(super) nodes: Vec<Node>,
     pub(super) inputs: Vec<ValueInfo>,
@@ -27,6 +29,9 @@ pub(crate) struct GraphBuilder {
     values: HashMap<String, (Dtype, Vec<Dim>)>,
     node_names: HashSet<String>,
 }
+
+/// Version of the ONNX operators, unless a graph asks for another.
+const OPSET: i64 = 23;
 
 /// Which part of the output list a graph output belongs to; the list is in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,9 +86,10 @@ impl<'a> Operator<'a> {
 }
 
 impl GraphBuilder {
-    pub(crate) fn new(file: &'static str) -> Self {
+    pub(crate) fn new(file: impl Into<Cow<'static, str>>) -> Self {
         Self {
-            file,
+            file: file.into(),
+            opset: OPSET,
             scope: Scope::default(),
             nodes: Vec::new(),
             inputs: Vec::new(),
@@ -93,6 +99,12 @@ impl GraphBuilder {
             values: HashMap::new(),
             node_names: HashSet::new(),
         }
+    }
+
+    /// Uses another version of the ONNX operators.
+    pub(crate) fn with_opset(mut self, opset: i64) -> Self {
+        self.opset = opset;
+        self
     }
 
     /// Builds a part whose nodes and initializers are named below `scope`.
@@ -110,7 +122,7 @@ impl GraphBuilder {
     /// Checks for a node about to be emitted.
     pub(crate) fn check(&self, name: &str) -> Check {
         Check {
-            file: self.file,
+            file: self.file.clone(),
             node: self.scope.node(name),
         }
     }
@@ -279,7 +291,7 @@ impl GraphBuilder {
     }
 
     pub(super) fn defect(&self, name: &str, problem: impl Into<String>) -> BuildError {
-        BuildError::defect(self.file, name, problem)
+        BuildError::defect(&self.file, name, problem)
     }
 
     fn initializer(&mut self, initializer: Initializer) -> Result<Value, BuildError> {

@@ -1,5 +1,7 @@
 //! Checks of one node's arguments while it is emitted.
 
+use std::borrow::Cow;
+
 use super::ir::{Dim, Dtype};
 use super::value::{Value, shape_text};
 use crate::error::BuildError;
@@ -7,7 +9,7 @@ use crate::error::BuildError;
 /// Where a check happens: the file and the node that is about to be emitted.
 #[derive(Clone, Debug)]
 pub(crate) struct Check {
-    pub(super) file: &'static str,
+    pub(super) file: Cow<'static, str>,
     pub(super) node: String,
 }
 
@@ -15,7 +17,7 @@ impl Check {
     /// The defect of an argument that is not what the operator takes.
     pub(crate) fn defect(&self, argument: &str, expected: &str, found: &str) -> BuildError {
         let problem = format!("{argument}: expected {expected}, found {found}");
-        BuildError::defect(self.file, &self.node, problem)
+        BuildError::defect(&self.file, &self.node, problem)
     }
 
     /// Requires an element type.

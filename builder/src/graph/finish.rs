@@ -16,10 +16,11 @@ impl GraphBuilder {
         self.rename_outputs()?;
         self.everything_is_read()?;
         self.outputs.sort_by_key(|output| output.place);
-        let name = self.file.strip_suffix(".onnx").unwrap_or(self.file);
+        let name = self.file.strip_suffix(".onnx").unwrap_or(&self.file);
         Ok(Graph {
             name: name.to_owned(),
             file: self.file,
+            opset: self.opset,
             nodes: self.nodes,
             inputs: self.inputs,
             outputs: self

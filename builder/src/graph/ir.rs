@@ -3,6 +3,8 @@
 //! Emission fills these structs and knows nothing of protobuf or files; encoding reads them and
 //! knows nothing of models.
 
+use std::borrow::Cow;
+
 use pawl_models::Weight;
 
 /// Element type of a tensor in a graph.
@@ -13,6 +15,8 @@ pub(crate) enum Dtype {
     Bf16,
     I64,
     I32,
+    /// Of conditions within a graph; no weight and no state has it.
+    Bool,
 }
 
 impl From<crate::options::Dtype> for Dtype {
@@ -32,6 +36,7 @@ impl Dtype {
             Self::F32 | Self::I32 => 4,
             Self::F16 | Self::Bf16 => 2,
             Self::I64 => 8,
+            Self::Bool => 1,
         }
     }
 
@@ -41,6 +46,7 @@ impl Dtype {
             Self::F32 => 1,
             Self::I32 => 6,
             Self::I64 => 7,
+            Self::Bool => 9,
             Self::F16 => 10,
             Self::Bf16 => 16,
         }
@@ -66,6 +72,7 @@ pub(crate) struct ValueInfo {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Attribute {
     Int(i64),
+    Ints(Vec<i64>),
     Float(f32),
     String(String),
 }
@@ -108,7 +115,9 @@ pub(crate) struct Initializer {
 pub(crate) struct Graph {
     pub(crate) name: String,
     /// File name in the model folder, such as `model.onnx`; own data goes to `<file>.data`.
-    pub(crate) file: &'static str,
+    pub(crate) file: Cow<'static, str>,
+    /// Version of the ONNX operators.
+    pub(crate) opset: i64,
     pub(crate) nodes: Vec<Node>,
     pub(crate) inputs: Vec<ValueInfo>,
     pub(crate) outputs: Vec<ValueInfo>,
@@ -119,7 +128,7 @@ pub(crate) struct Graph {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SharedPlacement {
     /// The graph's file, such as `mtp.onnx`.
-    pub(crate) graph: &'static str,
+    pub(crate) graph: Cow<'static, str>,
     pub(crate) name: String,
     pub(crate) data_file: String,
     /// Bytes.

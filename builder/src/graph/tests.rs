@@ -49,7 +49,7 @@ fn names_follow_the_scopes() {
         .unwrap();
     g.output(Place::Result, "y", &y);
     let graph = g.finish().unwrap();
-    assert_eq!((graph.name.as_str(), graph.file), ("model", "model.onnx"));
+    assert_eq!((graph.name.as_str(), &*graph.file), ("model", "model.onnx"));
     let names = |f: fn(&ir::Node) -> String| graph.nodes.iter().map(f).collect::<Vec<_>>();
     assert_eq!(
         names(|node| node.name.clone()),

@@ -9,7 +9,7 @@ use crate::graph::ir::{Graph, Initializer, InitializerData};
 /// Checks names, order and sizes: every value is made once and before it is used, every node name
 /// is unique, and every initializer's data is as long as its type and dimensions say.
 pub(crate) fn check(graph: &Graph) -> Result<(), BuildError> {
-    let defect = |name: &str, problem: String| BuildError::defect(graph.file, name, problem);
+    let defect = |name: &str, problem: String| BuildError::defect(&graph.file, name, problem);
     let mut values = HashSet::new();
     for initializer in &graph.initializers {
         check_size(graph, initializer)?;
@@ -65,7 +65,11 @@ pub(crate) fn check(graph: &Graph) -> Result<(), BuildError> {
 fn check_size(graph: &Graph, initializer: &Initializer) -> Result<(), BuildError> {
     let defect = |problem: &str| {
         let dims = &initializer.dims;
-        BuildError::defect(graph.file, &initializer.name, format!("{problem} {dims:?}"))
+        BuildError::defect(
+            &graph.file,
+            &initializer.name,
+            format!("{problem} {dims:?}"),
+        )
     };
     let elements = (initializer.dims.iter())
         .try_fold(1_u64, |product, &extent| product.checked_mul(extent))
@@ -122,7 +126,8 @@ mod tests {
         };
         Graph {
             name: "g".to_owned(),
-            file: "model.onnx",
+            file: "model.onnx".into(),
+            opset: 23,
             nodes: vec![add("first", "x", "w", "y"), add("second", "y", "v", "z")],
             inputs: vec![value("x")],
             outputs: vec![value("z")],

@@ -9,8 +9,6 @@ use crate::graph::ir::{Attribute, Dim, Graph, Initializer, InitializerData, Node
 
 /// Version of the ONNX file format.
 const IR_VERSION: i64 = 10;
-/// Version of the ONNX operators.
-const ONNX_OPSET: i64 = 23;
 /// Version of every other operator domain in use.
 const OTHER_OPSET: i64 = 1;
 
@@ -51,7 +49,7 @@ fn opsets(graph: &Graph) -> Vec<proto::OperatorSetIdProto> {
         .map(|domain| proto::OperatorSetIdProto {
             domain: Some(domain.to_owned()),
             version: Some(if domain.is_empty() {
-                ONNX_OPSET
+                graph.opset
             } else {
                 OTHER_OPSET
             }),
@@ -85,6 +83,10 @@ fn attribute(name: &str, value: &Attribute) -> proto::AttributeProto {
         Attribute::Int(value) => {
             attribute.set_type(AttributeType::Int);
             attribute.i = Some(*value);
+        }
+        Attribute::Ints(values) => {
+            attribute.set_type(AttributeType::Ints);
+            attribute.ints.clone_from(values);
         }
         Attribute::Float(value) => {
             attribute.set_type(AttributeType::Float);
@@ -129,7 +131,7 @@ fn tensor(
     plan: &Plan<'_>,
     location: Location,
 ) -> Result<proto::TensorProto, BuildError> {
-    let defect = |problem: &str| BuildError::defect(graph.file, &initializer.name, problem);
+    let defect = |problem: &str| BuildError::defect(&graph.file, &initializer.name, problem);
     let mut tensor = proto::TensorProto {
         name: Some(initializer.name.clone()),
         data_type: Some(initializer.dtype.onnx()),
@@ -187,7 +189,8 @@ mod tests {
     fn graph() -> Graph {
         Graph {
             name: "decoder".to_owned(),
-            file: "model.onnx",
+            file: "model.onnx".into(),
+            opset: 23,
             nodes: vec![Node {
                 name: "/attention".to_owned(),
                 domain: "pawl",
@@ -198,6 +201,7 @@ mod tests {
                     ("heads", Attribute::Int(0)),
                     ("scale", Attribute::Float(0.0)),
                     ("form", Attribute::String("update".to_owned())),
+                    ("perm", Attribute::Ints(vec![0, 2, 1])),
                 ],
             }],
             inputs: vec![ValueInfo {
@@ -255,6 +259,10 @@ mod tests {
         let attributes = &read.node[0].attribute;
         assert_eq!((attributes[0].i, attributes[1].f), (Some(0), Some(0.0)));
         assert_eq!(attributes[2].s(), b"update");
+        assert_eq!(
+            (attributes[3].r#type, &*attributes[3].ints),
+            (Some(7), &[0, 2, 1][..])
+        );
         assert_eq!(read.input[0], value_info(&graph.inputs[0]));
 
         let weight = &read.initializer[0];

@@ -102,7 +102,7 @@ impl<'a> Export<'a> {
             self.data(file, checkpoint, &mut converter)?;
         }
         for (graph, locations) in graphs.iter().zip(&plan.locations) {
-            self.file(graph.file, &encode::encode(graph, plan, locations)?)?;
+            self.file(&graph.file, &encode::encode(graph, plan, locations)?)?;
         }
         self.written.parameters = plan.parameters;
         self.written

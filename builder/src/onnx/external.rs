@@ -144,7 +144,7 @@ impl Plan<'_> {
         initializer: &Initializer,
         location: Location,
     ) -> Result<SharedPlacement, BuildError> {
-        let inline = || BuildError::defect(graph.file, &initializer.name, "shared, but inline");
+        let inline = || BuildError::defect(&graph.file, &initializer.name, "shared, but inline");
         let Location::External {
             file,
             offset,
@@ -154,7 +154,7 @@ impl Plan<'_> {
             return Err(inline());
         };
         Ok(SharedPlacement {
-            graph: graph.file,
+            graph: graph.file.clone(),
             name: initializer.name.clone(),
             data_file: self.files.get(file).ok_or_else(inline)?.name.clone(),
             offset,
@@ -228,7 +228,8 @@ mod tests {
     fn graph(file: &'static str, initializers: Vec<Initializer>) -> Graph {
         Graph {
             name: "g".to_owned(),
-            file,
+            file: file.into(),
+            opset: 23,
             nodes: vec![],
             inputs: vec![],
             outputs: vec![],
@@ -291,7 +292,7 @@ mod tests {
         let shared = plan.shared(&graphs).unwrap();
         let places: Vec<_> = shared
             .iter()
-            .map(|s| (s.graph, &*s.name, &*s.data_file, s.offset, s.length))
+            .map(|s| (&*s.graph, &*s.name, &*s.data_file, s.offset, s.length))
             .collect();
         assert_eq!(
             places,

@@ -28,3 +28,14 @@ mod external;
 )]
 #[rustfmt::skip]
 mod proto;
+
+/// The bytes of a graph whose initializers are all within it.
+#[cfg(test)]
+pub(crate) fn bytes(graph: crate::graph::ir::Graph) -> Vec<u8> {
+    check::check(&graph).expect("a sound graph");
+    let graphs = [graph];
+    let plan = external::plan(&graphs).expect("a plan");
+    let [graph] = &graphs;
+    let locations = plan.locations.concat();
+    encode::encode(graph, &plan, &locations).expect("an encoded graph")
+}

@@ -4,7 +4,7 @@ use crate::error::BuildError;
 use crate::graph::ir::Attribute;
 use crate::graph::{GraphBuilder, Operator, Output, Value};
 
-/// `[T, a], [T, b] -> [T, a + b]`.
+/// Two tensors side by side along their second axis: `[n, a, rest...], [n, b, rest...] -> [n, a + b, rest...]`.
 pub(crate) fn concat_columns(
     g: &mut GraphBuilder,
     name: &str,
@@ -12,12 +12,22 @@ pub(crate) fn concat_columns(
     right: &Value,
 ) -> Result<Value, BuildError> {
     let check = g.check(name);
-    let (rows, left_width) = check.rows("left", left)?;
-    let (right_rows, right_width) = check.rows("right", right)?;
-    check.equal("rows", rows, right_rows)?;
     check.dtype("right", right, left.dtype())?;
-    let width = left_width.saturating_add(right_width);
+    let (&[rows, left_width, ref rest @ ..], &[right_rows, right_width, ref right_rest @ ..]) =
+        (left.dims(), right.dims())
+    else {
+        return Err(check.defect("left and right", "a second axis", "none"));
+    };
+    check.equal("rows", rows, right_rows)?;
+    let left_width = check.extent("left", left_width)?;
+    let right_width = check.extent("right", right_width)?;
+    check.equal("rank", rest.len() as u64, right_rest.len() as u64)?;
+    for (left, right) in rest.iter().zip(right_rest) {
+        check.equal("extents", *left, *right)?;
+    }
+    let mut dims = vec![rows, left_width.saturating_add(right_width).into()];
+    dims.extend(rest);
     let operator = Operator::onnx("Concat", name, [left, right]).with("axis", Attribute::Int(1));
-    let [y] = g.node(operator, [Output::main(left.dtype(), [rows, width.into()])])?;
+    let [y] = g.node(operator, [Output::main(left.dtype(), dims)])?;
     Ok(y)
 }

@@ -40,6 +40,28 @@ pub(crate) fn to_column(g: &mut GraphBuilder, name: &str, x: &Value) -> Result<V
     reshape(g, name, x, &[rows, Dim::Static(1)])
 }
 
+/// `[T, ...] -> [T, extents...]`, of as many elements.
+pub(crate) fn reshape_rows(
+    g: &mut GraphBuilder,
+    name: &str,
+    x: &Value,
+    extents: &[u64],
+) -> Result<Value, BuildError> {
+    let check = g.check(name);
+    let Some((&rows, row)) = x.dims().split_first() else {
+        return Err(check.defect("data", "rows", "a scalar"));
+    };
+    let mut elements = 1_u64;
+    for extent in row {
+        elements = elements.saturating_mul(check.extent("data", *extent)?);
+    }
+    let wanted = extents.iter().fold(1, |n: u64, d| n.saturating_mul(*d));
+    check.equal("elements of a row", elements, wanted)?;
+    let mut dims = vec![rows];
+    dims.extend(extents.iter().map(|extent| Dim::Static(*extent)));
+    reshape(g, name, x, &dims)
+}
+
 /// The leading axis is kept (a 0 in the target).
 fn reshape(g: &mut GraphBuilder, name: &str, x: &Value, dims: &[Dim]) -> Result<Value, BuildError> {
     let check = g.check(name);

@@ -194,7 +194,9 @@ fn narrow(values: &[f32], dtype: Dtype, encoded: &mut [u8]) -> Result<(), String
             }
             (OVERFLOW_BF16, "bf16")
         }
-        Dtype::I64 | Dtype::I32 => return Err(format!("cannot be stored as {dtype:?}")),
+        Dtype::I64 | Dtype::I32 | Dtype::Bool => {
+            return Err(format!("cannot be stored as {dtype:?}"));
+        }
     };
     let too_large = |value: &&f32| value.is_finite() && value.abs() >= overflow;
     match values.iter().find(too_large) {

@@ -14,6 +14,7 @@ pub(super) static TABLE: TargetTable = TargetTable {
     captures_in_mixed_steps: true,
     capture_counts: "capture_counts",
     capture_active: None,
+    commit_graphs: false,
     conv_checkpoints: "checkpoints.%d.conv_state",
     recurrent_checkpoints: "checkpoints.%d.recurrent_state",
     position_limit: None,

@@ -14,6 +14,7 @@ pub(super) static TABLE: TargetTable = TargetTable {
     captures_in_mixed_steps: false,
     capture_counts: "state_update_capture_count",
     capture_active: Some("state_update_active"),
+    commit_graphs: true,
     conv_checkpoints: "state_update.%d.conv_value",
     recurrent_checkpoints: "state_update.%d.recurrent_capsule",
     position_limit: Some(262_144),

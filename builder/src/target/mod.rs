@@ -29,6 +29,8 @@ pub(crate) struct TargetTable {
     pub(crate) capture_counts: &'static str,
     /// Graph input that says whether anything is captured, where an operator takes it.
     pub(crate) capture_active: Option<&'static str>,
+    /// Whether the host cannot reach states, so that graphs commit them.
+    pub(crate) commit_graphs: bool,
     /// Checkpoints of a convolution; `%d` is the layer.
     pub(crate) conv_checkpoints: &'static str,
     /// Checkpoints of a recurrent state; `%d` is the layer.

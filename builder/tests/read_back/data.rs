@@ -18,7 +18,7 @@ type Place = (u64, u64);
 
 pub(crate) fn check(exported: &Exported) {
     let mut files: BTreeMap<String, BTreeSet<Place>> = BTreeMap::new();
-    for (file, model) in &exported.graphs {
+    for (file, model) in exported.all() {
         let at = format!("{}: {file}", exported.name);
         for tensor in &model.graph.initializer {
             let at = format!("{at}: {}", tensor.name);

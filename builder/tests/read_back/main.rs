@@ -40,6 +40,8 @@ struct Exported {
     config: Value,
     /// File name and contents of each graph; the decoder first.
     graphs: Vec<(String, ModelProto)>,
+    /// Those that commit a kept prefix.
+    commits: Vec<(String, ModelProto)>,
 }
 
 impl Exported {
@@ -57,12 +59,21 @@ impl Exported {
                 ModelProto::parse_from_bytes(&bytes).unwrap(),
             )
         };
+        let groups = config["model"]["decoder"]["state_groups"].as_array();
+        let commits = groups.into_iter().flatten();
+        let commits = commits.filter_map(|group| group["commit_filename"].as_str());
         Self {
             name,
             folder: folder.to_owned(),
             graphs: files.map(graph).collect(),
+            commits: commits.map(graph).collect(),
             config,
         }
+    }
+
+    /// Every graph.
+    fn all(&self) -> impl Iterator<Item = &(String, ModelProto)> {
+        self.graphs.iter().chain(&self.commits)
     }
 }
 

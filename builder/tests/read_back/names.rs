@@ -1,7 +1,9 @@
 //! The names in `genai_config.json` are those of the graphs: all of them, and no others.
 
 use std::collections::BTreeSet;
+use std::fs;
 
+use onnx_protobuf::ValueInfoProto;
 use serde_json::Value;
 
 use crate::Exported;
@@ -15,6 +17,7 @@ struct Names {
 
 pub(crate) fn check(exported: &Exported) {
     sizes(exported);
+    commits(exported);
     let model = &exported.config["model"];
     let sections = [decoder(&model["decoder"]), head(&model["mtp"])];
     for ((file, graph), declared) in exported.graphs.iter().zip(sections) {
@@ -38,6 +41,42 @@ pub(crate) fn check(exported: &Exported) {
             exported.name
         );
     }
+}
+
+/// A commit graph takes the bank and the checkpoints of its group's layers, as the decoder's graph declares them; and
+/// every file of one is named by a group.
+fn commits(exported: &Exported) {
+    let (_, decoder) = &exported.graphs[0];
+    let groups = &exported.config["model"]["decoder"]["state_groups"];
+    let groups = groups.as_array().unwrap().iter();
+    let groups = groups.filter(|group| group.get("commit_filename").is_some());
+    for (group, (file, graph)) in groups.zip(&exported.commits) {
+        let state = &group["bindings"]["state"];
+        let at = format!("{}: {file}", exported.name);
+        for layer in group["layer_ids"].as_array().unwrap() {
+            for (values, side, input) in [
+                (&decoder.graph.input, "input", "bank"),
+                (&decoder.graph.output, "checkpoints", "checkpoints"),
+            ] {
+                let name = state[side].as_str().unwrap();
+                let name = name.replace("%d", &layer.to_string());
+                let of_decoder = values.iter().find(|value| value.name == name).unwrap();
+                let mut inputs = graph.graph.input.iter();
+                let own = inputs.find(|value| value.name == input).unwrap();
+                let shape = |value: &ValueInfoProto| {
+                    let tensor = value.type_.tensor_type();
+                    let extents = tensor.shape.dim.iter().skip(1).map(|dim| dim.dim_value());
+                    (tensor.elem_type, extents.collect::<Vec<_>>())
+                };
+                assert_eq!(shape(own), shape(of_decoder), "{at}: {name}");
+            }
+        }
+    }
+    let files = fs::read_dir(&exported.folder).unwrap();
+    let files = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let written: BTreeSet<_> = files.filter(|name| name.starts_with("commit.")).collect();
+    let named = exported.commits.iter().map(|(file, _)| file.clone());
+    assert_eq!(written, named.collect(), "{}", exported.name);
 }
 
 /// What the configuration says about the sizes of states is what the decoder's graph declares.

@@ -12,7 +12,7 @@ const NEWEST_FORMAT: i64 = 13;
 const NEWEST_OPERATORS: i64 = 26;
 
 pub(crate) fn check(exported: &Exported) {
-    for (file, model) in &exported.graphs {
+    for (file, model) in exported.all() {
         let at = format!("{}: {file}", exported.name);
         assert!((3..=NEWEST_FORMAT).contains(&model.ir_version), "{at}");
         assert!(!model.graph.name.is_empty(), "{at}");

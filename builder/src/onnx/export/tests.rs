@@ -19,7 +19,8 @@ fn initializer(name: &str, dtype: Dtype, weight: Weight, shared: bool) -> Initia
 fn graph(file: &'static str, initializers: Vec<Initializer>) -> Graph {
     Graph {
         name: file.to_owned(),
-        file,
+        file: file.into(),
+        opset: 23,
         nodes: vec![],
         inputs: vec![],
         outputs: vec![],
@@ -123,7 +124,7 @@ fn data_lies_where_the_plan_says() {
     assert_eq!(counter.files, ["model.onnx.data", "mtp.onnx.data"]);
     let places: Vec<_> = shared
         .iter()
-        .map(|s| (s.graph, &*s.data_file, s.offset, s.length))
+        .map(|s| (&*s.graph, &*s.data_file, s.offset, s.length))
         .collect();
     assert_eq!(
         places,

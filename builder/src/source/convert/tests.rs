@@ -128,7 +128,7 @@ proptest! {
         let naive: Vec<u8> = expected.iter().flat_map(|value| match dtype {
             Dtype::F16 => f16::from_f32(value + one).to_le_bytes().to_vec(),
             Dtype::Bf16 => bf16::from_f32(value + one).to_le_bytes().to_vec(),
-            Dtype::F32 | Dtype::I64 | Dtype::I32 => (value + one).to_le_bytes().to_vec(),
+            Dtype::F32 | Dtype::I64 | Dtype::I32 | Dtype::Bool => (value + one).to_le_bytes().to_vec(),
         }).collect();
         prop_assert_eq!(bytes, naive);
     }
