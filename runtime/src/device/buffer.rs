@@ -192,14 +192,19 @@ impl Buffer {
         }
     }
 
-    /// The floats of a float32 tensor in host memory.
-    fn floats(&self) -> Option<NonNull<f32>> {
+    /// The start of a tensor in host memory.
+    fn host_start(&self) -> Option<NonNull<u8>> {
         match &self.memory {
-            Memory::Host(memory) if self.element == ElementType::F32 => Some(memory.pointer.cast()),
-            Memory::Host(_) => None,
+            Memory::Host(memory) => Some(memory.pointer),
             #[cfg(feature = "cuda")]
             Memory::Cuda(_) => None,
         }
+    }
+
+    /// The floats of a float32 tensor in host memory.
+    fn floats(&self) -> Option<NonNull<f32>> {
+        let floats = self.element == ElementType::F32;
+        self.host_start().filter(|_| floats).map(NonNull::cast)
     }
 
     /// The whole tensor as float32 values; `None` for another element type and for memory of another device.
@@ -215,6 +220,21 @@ impl Buffer {
         let pointer = self.floats()?.as_ptr();
         // SAFETY: as in `as_f32`; `&mut self` makes the view exclusive.
         Some(unsafe { std::slice::from_raw_parts_mut(pointer, self.bytes / 4) })
+    }
+
+    /// The whole tensor as bytes; `None` for memory of another device.
+    pub(crate) fn as_bytes(&self) -> Option<&[u8]> {
+        let pointer = self.host_start()?.as_ptr().cast_const();
+        // SAFETY: the memory holds `bytes` initialised bytes, lives as long as `self`, and writers need `&mut self`.
+        Some(unsafe { std::slice::from_raw_parts(pointer, self.bytes) })
+    }
+
+    /// The whole tensor as bytes to write, any of which are a value of the element types there are; `None` as for
+    /// [`Self::as_bytes`].
+    pub(crate) fn as_bytes_mut(&mut self) -> Option<&mut [u8]> {
+        let pointer = self.host_start()?.as_ptr();
+        // SAFETY: as in `as_bytes`; `&mut self` makes the view exclusive.
+        Some(unsafe { std::slice::from_raw_parts_mut(pointer, self.bytes) })
     }
 
     /// One row of a float32 tensor.

@@ -16,7 +16,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The provider, to be registered with a session. Registering fails where ONNX Runtime does not have it, or where the
 /// driver or the device is missing; it is never left out silently.
 pub(crate) fn cuda_provider(device_id: u32) -> ort::Result<ExecutionProviderDispatch> {
-    let provider = ep::CUDA::default().with_device_id(number(device_id)?);
+    // Products in float32 are those of states that are committed: with fewer bits they would not be where running the
+    // kept tokens one by one leaves them.
+    let provider = ep::CUDA::default()
+        .with_device_id(number(device_id)?)
+        .with_tf32(false);
     Ok(provider.build().error_on_failure())
 }
 

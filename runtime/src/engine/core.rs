@@ -47,7 +47,7 @@ pub(super) struct Core {
 impl Core {
     /// Allocates the pools that the model's memory plan counts.
     pub(super) fn new(
-        model: Model,
+        mut model: Model,
         options: &EngineOptions,
         speculation: EffectiveSpeculation,
     ) -> Result<Self, EngineError> {
@@ -59,7 +59,8 @@ impl Core {
         };
         let head = model.head.as_ref().map(|head| head.state());
         let head = head.filter(|_| speculation.mode == Speculation::Mtp);
-        let composite = pools::allocate(model.decoder.state(), head, extent, &*model.device)?;
+        let place = (&*model.device, model.commit.take());
+        let composite = pools::allocate(model.decoder.state(), head, extent, place)?;
         let limits = limits(&model, &composite, options, speculation.max_drafts);
         Ok(Self {
             model,

@@ -2,6 +2,7 @@
 
 use super::error::EngineError;
 use crate::device::Device;
+use crate::exec::CommitGraphs;
 use crate::kv::KvPool;
 use crate::model::spec::StateSpec;
 use crate::state::StatePool;
@@ -18,7 +19,8 @@ pub(crate) struct PoolExtent {
     pub(crate) blocks: usize,
 }
 
-/// Allocates the state of a decoder, and the cache of its head where there is one.
+/// Allocates the state of a decoder, and the cache of its head where there is one. `commit` are the graphs that commit
+/// kept prefixes where the host cannot.
 ///
 /// # Errors
 /// Sizes out of range and lack of memory.
@@ -26,7 +28,7 @@ pub(crate) fn allocate(
     decoder: &StateSpec,
     head: Option<&StateSpec>,
     extent: PoolExtent,
-    device: &dyn Device,
+    (device, commit): (&dyn Device, Option<CommitGraphs>),
 ) -> Result<Composite, EngineError> {
     let PoolExtent {
         slots,
@@ -36,7 +38,7 @@ pub(crate) fn allocate(
     let state = if decoder.fixed.is_empty() {
         None
     } else {
-        let pool = StatePool::new(decoder, slots, rows.max(slots), device);
+        let pool = StatePool::with_commit(decoder, slots, rows.max(slots), (device, commit));
         Some(pool.map_err(|e| EngineError::pools(&e))?)
     };
     let paged = |spec: Option<&StateSpec>| {

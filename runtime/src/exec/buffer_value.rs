@@ -29,8 +29,25 @@ impl BufferValue {
         Ok(())
     }
 
-    /// Makes the value over the first elements of the buffer, viewed as `shape`. Debug builds fill them with NaN
-    /// first, so that reading a slot that the step did not write is noticed.
+    /// Makes the value over the first elements of the buffer, viewed as `shape`, for a step that writes some of them.
+    /// Debug builds fill them with NaN first, so that reading a slot that the step did not write is noticed.
+    pub(crate) fn bind_unwritten(
+        &mut self,
+        buffer: &mut Buffer,
+        shape: &[usize],
+    ) -> ort::Result<()> {
+        self.bind_front(buffer, shape)?;
+        if cfg!(debug_assertions) {
+            let count = shape.iter().product();
+            let front = buffer.as_f32_mut().and_then(|all| all.get_mut(..count));
+            if let Some(front) = front {
+                front.fill(f32::NAN);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the value over the first elements of the buffer, viewed as `shape`.
     pub(crate) fn bind_front(&mut self, buffer: &mut Buffer, shape: &[usize]) -> ort::Result<()> {
         let count = shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
         let bytes = count.and_then(|n| n.checked_mul(buffer.element().size()));
@@ -42,13 +59,6 @@ impl BufferValue {
                     buffer.shape()
                 ))
             })?;
-        if cfg!(debug_assertions)
-            && let Some(front) = buffer
-                .as_f32_mut()
-                .and_then(|all| all.get_mut(..count.unwrap_or(0)))
-        {
-            front.fill(f32::NAN);
-        }
         if !self.stands_for(buffer, Some(shape)) {
             self.make(buffer, shape.to_vec(), bytes)?;
         }
@@ -75,7 +85,7 @@ impl BufferValue {
         let pointer = buffer.as_mut_ptr();
         let data_type = buffer.element().into();
         let place = buffer.place()?;
-        // SAFETY: the value is passed to `Run` only by `Decoder::run`, which binds it to a buffer that it has borrowed
+        // SAFETY: the value is passed to `Run` only by `Decoder::run` and `CommitGraphs::run`, which bind it to a buffer that they have borrowed
         // exclusively for the whole call, so the memory is allocated and nothing else uses it.
         let value = unsafe { TensorValue::over(place, pointer, bytes, data_type, &shape, true) }?;
         self.made = Some(Made {

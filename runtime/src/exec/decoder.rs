@@ -247,10 +247,10 @@ impl Bound {
             .zip(&run.state.fixed)
             .zip(run.fixed.iter_mut())
         {
-            if let (Some(checkpoints), Some(staging)) =
-                (&spec.checkpoints, &mut buffers.checkpoints)
+            if let (Some(shape), Some(staging)) =
+                (spec.checkpoint_shape(rows), &mut buffers.checkpoints)
             {
-                value.bind_front(staging, &checkpoints.view(rows, &spec.row_shape))?;
+                value.bind_unwritten(staging, &shape)?;
             } else if spec.checkpoints.is_some() {
                 return Err(ort::Error::new(format!(
                     "`{}` has no staging buffer",

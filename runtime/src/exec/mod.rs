@@ -2,6 +2,7 @@
 
 mod bound_run;
 mod buffer_value;
+pub(crate) mod commit;
 mod decoder;
 mod environment;
 mod executor;
@@ -12,6 +13,7 @@ mod step;
 mod step_check;
 mod tensor_value;
 
+pub(crate) use commit::{CommitGraphs, CommitRows, CommitTask};
 pub(crate) use decoder::{Decoder, Signature, StepInput};
 #[cfg(test)]
 pub(crate) use environment::environment;

@@ -21,7 +21,7 @@ mod tensor;
 mod testing;
 
 pub(crate) use causal_conv::replay_conv;
-pub(crate) use gated_delta_net::{Heads, replay_delta};
+pub(crate) use gated_delta_net::{Decay, Heads, replay_delta};
 
 /// The domain `pawl`, version 1, with all its operators.
 ///

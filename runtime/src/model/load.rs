@@ -1,5 +1,6 @@
 //! From a folder to open sessions.
 
+use super::commit::commit_graphs;
 use super::contract::{GraphContract, GraphFile};
 use super::fingerprint::Fingerprint;
 use super::info::ModelInfo;
@@ -10,7 +11,8 @@ use super::tensor_spec::TensorSpec;
 use crate::device::{Device, HostDevice};
 use crate::error::LoadError;
 use crate::exec::{
-    Decoder, Loaded, Session, SessionSettings, SharedWeights, Version, Wanted, WeightsError, load,
+    CommitGraphs, Decoder, Loaded, Session, SessionSettings, SharedWeights, Version, Wanted,
+    WeightsError, load,
 };
 use crate::limits::THREADS;
 use crate::settings;
@@ -39,6 +41,8 @@ pub struct Model {
     pub(crate) decoder: Decoder,
     /// The drafting head, where the model has one that is enabled.
     pub(crate) head: Option<Decoder>,
+    /// What commits kept prefixes where the host cannot; taken by the engine.
+    pub(crate) commit: Option<CommitGraphs>,
     pub(crate) device: Arc<dyn Device>,
     pub(crate) limits: Limits,
     /// Of the files it was loaded from.
@@ -81,6 +85,7 @@ impl Model {
         let loaded = runtime(provider, options)?;
         let (decoder, head) = open(loaded, &source, provider, options)?;
         let device = device(provider, &decoder, loaded)?;
+        let commit = commit_graphs(loaded, &source, provider, &*device)?;
         refuse_distant(&source, &*device)?;
         let info = ModelInfo::new(&source, provider, &limits);
         let fingerprint = Fingerprint::of(&source)?;
@@ -90,6 +95,7 @@ impl Model {
             device,
             decoder,
             head,
+            commit,
             limits,
             fingerprint,
             plan,
@@ -357,7 +363,7 @@ fn settled_threads(
 }
 
 /// ONNX Runtime says whether it was the provider that failed only in the text.
-fn session_error(path: &Path, provider: Provider, message: &str) -> LoadError {
+pub(super) fn session_error(path: &Path, provider: Provider, message: &str) -> LoadError {
     let reason = message.trim().to_owned();
     let of_provider = reason.contains("execution provider") || reason.contains("CUDA");
     if provider != Provider::Cpu && of_provider {
@@ -391,7 +397,7 @@ fn require_declared(session: &Session, contract: &GraphContract) -> Result<(), L
     }
 }
 
-/// State is committed by the host, in host memory; on another device that takes a graph of its own.
+/// Operators that meet state by rows need spans of a bank bound for each step, which nothing does yet.
 fn refuse_distant(source: &Source, device: &dyn Device) -> Result<(), LoadError> {
     if device.host_visible() {
         return Ok(());

@@ -1,6 +1,7 @@
 //! A loaded model: files, sessions, contract, memory plan.
 
 mod available;
+mod commit;
 mod contract;
 mod fingerprint;
 pub(crate) mod graph_io;

@@ -1,10 +1,13 @@
 //! Sums that can be checked by hand, and sizes that cannot exist.
 
 use super::*;
+use crate::device::ElementType;
 use crate::exec::Signature;
 use crate::model::contract::{GraphContract, StateTypes};
 use crate::model::spec::{CheckpointSpec, FixedSpec, PagedNames, StateSpec};
-use genai_config_schema::{CheckpointAlignment, CheckpointForm, StateOperator};
+use genai_config_schema::{
+    CheckpointAlignment, CheckpointForm, StateDecay, StateLayout, StateOperator,
+};
 
 fn config(batching: &str) -> GenaiConfig {
     let text = format!(
@@ -35,10 +38,13 @@ fn contract(row_shape: &[usize]) -> Contract {
     let fixed = FixedSpec {
         layer: 0,
         operator: StateOperator::CausalConv,
+        layout: StateLayout::Bank,
+        element: ElementType::F32,
         input: String::new(),
         output: String::new(),
         row_shape: row_shape.to_vec(),
         key_heads: None,
+        decay: StateDecay::PerHead,
         checkpoints: Some(CheckpointSpec {
             output: String::new(),
             count: 4,
@@ -63,6 +69,7 @@ fn contract(row_shape: &[usize]) -> Contract {
     Contract {
         decoder: graph(paged(2), vec![fixed]),
         head: Some(graph(paged(1), Vec::new())),
+        commits: Vec::new(),
         shared: Vec::new(),
         data_files: vec![(PathBuf::from("m/model.onnx.data"), 1000)],
     }

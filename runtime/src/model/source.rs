@@ -18,6 +18,8 @@ pub(crate) struct Source {
     pub(crate) contract: Contract,
     pub(crate) decoder: GraphFile,
     pub(crate) head: Option<GraphFile>,
+    /// Graphs that commit kept prefixes, each once.
+    pub(crate) commits: Vec<GraphFile>,
     /// Graph files with their sizes in bytes.
     pub(crate) graph_sizes: Vec<(PathBuf, u64)>,
 }
@@ -38,18 +40,23 @@ impl Source {
         };
         let decoder = graph(&config.model.decoder.filename)?;
         let head = mtp.map(|mtp| graph(&mtp.filename)).transpose()?;
+        let commits = commit_files(&manifest).into_iter();
+        let commits = commits.map(|name| read_graph(&graph_file(folder, name)?.0, name));
+        let commits = commits.collect::<Result<Vec<_>, _>>()?;
         let contract = contract::check(&Subject {
             folder,
             config: &config,
             manifest: &manifest,
             decoder: &decoder,
             head: mtp.zip(head.as_ref()),
+            commits: &commits,
         })?;
         Ok(Self {
             folder: folder.to_path_buf(),
             contract,
             decoder,
             head,
+            commits,
             graph_sizes,
             config,
             manifest,
@@ -60,6 +67,16 @@ impl Source {
     pub(crate) fn decoder_path(&self) -> PathBuf {
         self.folder.join(&self.decoder.name)
     }
+}
+
+/// The commit graphs that the groups of a model name, in their order.
+fn commit_files(manifest: &Manifest) -> Vec<&str> {
+    let mut files: Vec<&str> = Vec::new();
+    for tensor in &manifest.fixed {
+        let file = tensor.commit_filename.as_deref();
+        files.extend(file.filter(|file| !files.contains(file)));
+    }
+    files
 }
 
 /// The head that the configuration asks for, if it does.

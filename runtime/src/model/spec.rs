@@ -1,7 +1,9 @@
 //! What one loaded decoder keeps between steps, and the buffers that hold it.
 
-use crate::device::Buffer;
-use genai_config_schema::{CheckpointAlignment, CheckpointForm, StateOperator};
+use crate::device::{Buffer, ElementType};
+use genai_config_schema::{
+    CheckpointAlignment, CheckpointForm, StateDecay, StateLayout, StateOperator,
+};
 
 /// All persistent state of one decoder graph, in manifest order.
 #[derive(Clone, Debug, Default)]
@@ -42,17 +44,22 @@ pub(crate) struct PagedNames {
 pub(crate) struct FixedSpec {
     pub(crate) layer: u32,
     pub(crate) operator: StateOperator,
+    /// How the operator meets the pool.
+    pub(crate) layout: StateLayout,
+    /// Of the state and of its checkpoints.
+    pub(crate) element: ElementType,
     pub(crate) input: String,
     pub(crate) output: String,
-    /// Shape of one row: `[C, K-1]` for a convolution, `[Hv, Dv, Dk]` for Gated DeltaNet.
+    /// Shape of one row: `[C, K-1]` for a convolution, `[Hv, Dv, Dk]` for Gated DeltaNet, `[tokens]` for a history.
     pub(crate) row_shape: Vec<usize>,
     /// Key heads, needed to read delta transitions; `None` for convolutions.
     pub(crate) key_heads: Option<usize>,
+    /// What a delta transition decays by one factor.
+    pub(crate) decay: StateDecay,
     pub(crate) checkpoints: Option<CheckpointSpec>,
 }
 
-/// The separate checkpoint output of one fixed-state operator.
-/// `Update`: `[count, rows, width]`; `State`: `[count, rows, row_shape...]`.
+/// The separate checkpoint output of one fixed-state operator, of the shape that [`FixedSpec::checkpoint_shape`] says.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckpointSpec {
     pub(crate) output: String,
@@ -63,25 +70,49 @@ pub(crate) struct CheckpointSpec {
     pub(crate) width: usize,
 }
 
-impl CheckpointSpec {
-    /// Shape of the output for a step of `rows` rows that captures; `row_shape` is that of the state.
-    pub(crate) fn view(&self, rows: usize, row_shape: &[usize]) -> Vec<usize> {
-        let mut shape = vec![self.count, rows];
-        match self.form {
-            CheckpointForm::Update => shape.push(self.width),
-            CheckpointForm::State => shape.extend(row_shape),
-        }
-        shape
+impl FixedSpec {
+    /// Shape of the checkpoint output of a step of `rows` rows that captures; `None` where there is none.
+    ///
+    /// | form | layout | shape |
+    /// |---|---|---|
+    /// | `state` | | `[count, rows, row...]` |
+    /// | `update` | `bank` | `[count, rows, width]` |
+    /// | `update` | `rows` | `[rows, count, width]` |
+    /// | `update` of Gated DeltaNet | `rows` | `[rows, count * width]`: all decays, all keys, all deltas |
+    pub(crate) fn checkpoint_shape(&self, rows: usize) -> Option<Vec<usize>> {
+        let axes = self.checkpoint_axes()?.into_iter();
+        Some(axes.map(|axis| axis.unwrap_or(rows)).collect())
+    }
+
+    /// Extents of the checkpoint output; `None` in the list is the number of rows of the step.
+    pub(crate) fn checkpoint_axes(&self) -> Option<Vec<Option<usize>>> {
+        let checkpoints = self.checkpoints.as_ref()?;
+        let (count, width) = (checkpoints.count, checkpoints.width);
+        Some(match (checkpoints.form, self.layout, self.operator) {
+            (CheckpointForm::State, _, _) => {
+                let row = self.row_shape.iter().copied().map(Some);
+                [Some(count), None].into_iter().chain(row).collect()
+            }
+            (CheckpointForm::Update, StateLayout::Bank, _) => {
+                vec![Some(count), None, Some(width)]
+            }
+            (CheckpointForm::Update, StateLayout::Rows, StateOperator::GatedDeltaNet) => {
+                vec![None, Some(count.saturating_mul(width))]
+            }
+            (CheckpointForm::Update, StateLayout::Rows, _) => {
+                vec![None, Some(count), Some(width)]
+            }
+        })
     }
 }
 
-/// Elements of one transition, the slot of an `update` checkpoint: the input values of a convolution; decay, key and delta
-/// of Gated DeltaNet; all of a history. `None` for a row without the axes of its operator, for value heads that are no
+/// Elements of one transition, the slot of an `update` checkpoint: the input values of a convolution; decays, key and
+/// delta of Gated DeltaNet; all of a history. `None` for a row without the axes of its operator, for value heads that are no
 /// multiple of the key heads, and beyond 2^64.
 pub(crate) fn transition_width(
     operator: StateOperator,
     row: &[u64],
-    key_heads: Option<u64>,
+    (key_heads, decay): (Option<u64>, StateDecay),
 ) -> Option<u64> {
     match (operator, row) {
         (StateOperator::CausalConv, [channels, _]) => Some(*channels),
@@ -89,7 +120,11 @@ pub(crate) fn transition_width(
             let key_heads = key_heads.filter(|n| *n > 0 && heads.is_multiple_of(*n))?;
             let key = key_heads.checked_mul(*key_dim)?;
             let delta = heads.checked_mul(*value_dim)?;
-            heads.checked_add(key)?.checked_add(delta)
+            let decays = match decay {
+                StateDecay::PerHead => *heads,
+                StateDecay::PerKey => heads.checked_mul(*key_dim)?,
+            };
+            decays.checked_add(key)?.checked_add(delta)
         }
         (StateOperator::TokenHistory, [tokens]) => Some(*tokens),
         _ => None,

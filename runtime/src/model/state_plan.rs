@@ -207,7 +207,10 @@ fn group_plan(group: &StateGroup, size: u64) -> Option<StateGroupPlan> {
     let width = transition_width(
         operator,
         &group.row_shape,
-        group.key_head_count.map(u64::from),
+        (
+            group.key_head_count.map(u64::from),
+            group.decay.unwrap_or_default(),
+        ),
     )?;
     Some(StateGroupPlan {
         kind: operator_name(operator),

@@ -5,8 +5,11 @@
 
 use super::spec::{CheckpointSpec, FixedSpec, PagedNames, PagedSpec, StateSpec};
 use super::test_onnx::{Attribute, F32, I32, I64, Onnx};
+use crate::device::ElementType;
 use crate::exec::{Signature, StepInput};
-use genai_config_schema::{CheckpointAlignment, CheckpointForm, StateOperator};
+use genai_config_schema::{
+    CheckpointAlignment, CheckpointForm, StateDecay, StateLayout, StateOperator,
+};
 use std::fs;
 
 pub(crate) const WINDOW: usize = 2;
@@ -117,10 +120,13 @@ pub(crate) fn state() -> StateSpec {
         fixed: vec![FixedSpec {
             layer: 0,
             operator: StateOperator::CausalConv,
+            layout: StateLayout::Bank,
+            element: ElementType::F32,
             input: "past.0.bank".into(),
             output: "present.0.bank".into(),
             row_shape: vec![ROW, 1],
             key_heads: None,
+            decay: StateDecay::PerHead,
             checkpoints: Some(CheckpointSpec {
                 output: "checkpoints.0".into(),
                 count: WINDOW,

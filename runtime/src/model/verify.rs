@@ -1,5 +1,6 @@
 //! Verification of a built model, without running it.
 
+use super::commit;
 use super::contract::GraphFile;
 use super::graph_io::GraphIo;
 use super::load::{open, session_settings};
@@ -7,7 +8,7 @@ use super::options::{LoadOptions, Provider};
 use super::source::Source;
 use super::tensor_spec::DataType;
 use crate::error::LoadError;
-use crate::exec::{Loaded, Session, Wanted, load};
+use crate::exec::{Loaded, Session, SessionSettings, Wanted, load};
 use genai_config_schema::{GraphOptimizationLevel, Model, SessionOptions};
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -188,19 +189,38 @@ fn open_all(loaded: &Loaded, source: &Source) -> Result<Vec<VerifiedGraph>, Load
 
 /// Tries to open every graph, and requires the one refusal that a sound graph for another provider gets.
 fn refuse_all(loaded: &Loaded, source: &Source) -> Result<Vec<VerifiedGraph>, LoadError> {
-    graphs(source)
-        .map(|(graph, options)| {
-            let path = source.folder.join(&graph.name);
-            let settings = session_settings(&path, Provider::Cpu, options, NonZeroUsize::new(1))?;
-            let answer = match Session::open(loaded, &path, settings, None) {
-                Ok(_) => return Err(unexpected(&path, "it opens on the CPU")),
-                Err(error) => error.message().trim().to_owned(),
-            };
-            let operator =
-                missing_operator(&answer, &graph.io).ok_or_else(|| unexpected(&path, &answer))?;
-            Ok(verified(graph, Opened::ElsewhereOnly { operator }))
-        })
-        .collect()
+    let refused = graphs(source).map(|(graph, options)| {
+        let path = source.folder.join(&graph.name);
+        let settings = session_settings(&path, Provider::Cpu, options, NonZeroUsize::new(1))?;
+        match try_open(loaded, &path, settings, graph)? {
+            Opened::OnCpu => Err(unexpected(&path, "it opens on the CPU")),
+            opened @ Opened::ElsewhereOnly { .. } => Ok(verified(graph, opened)),
+        }
+    });
+    // Commit graphs consist of ONNX operators, most of which the CPU has in every type.
+    let commits = source.commits.iter().map(|graph| {
+        let path = source.folder.join(&graph.name);
+        let settings = commit::settings(Provider::Cpu);
+        Ok(verified(graph, try_open(loaded, &path, settings, graph)?))
+    });
+    refused.chain(commits).collect()
+}
+
+/// Opens a graph, or finds that nothing but an implementation of one of its operators is missing.
+fn try_open(
+    loaded: &Loaded,
+    path: &Path,
+    settings: SessionSettings,
+    graph: &GraphFile,
+) -> Result<Opened, LoadError> {
+    let answer = match Session::open(loaded, path, settings, None) {
+        Ok(_) => return Ok(Opened::OnCpu),
+        Err(error) => error.message().trim().to_owned(),
+    };
+    match missing_operator(&answer, &graph.io) {
+        Some(operator) => Ok(Opened::ElsewhereOnly { operator }),
+        None => Err(unexpected(path, &answer)),
+    }
 }
 
 fn graphs(source: &Source) -> impl Iterator<Item = (&GraphFile, &SessionOptions)> {

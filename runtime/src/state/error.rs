@@ -2,6 +2,7 @@
 
 use super::select::SelectError;
 use crate::device::DeviceError;
+use crate::error::RunError;
 use crate::ids::RequestId;
 
 /// Why a pool of fixed state could not be built.
@@ -37,6 +38,19 @@ pub(crate) enum PoolError {
         expected: String,
         /// What the specification says.
         found: String,
+    },
+    /// The host cannot read the checkpoints, and nothing else commits them.
+    #[error(
+        "fixed state {input} of layer {layer}: its checkpoints are in the memory of {device}, which the host cannot \
+         touch, and there is no graph that commits a kept prefix there"
+    )]
+    NoCommit {
+        /// Graph input name.
+        input: String,
+        /// Layer id.
+        layer: u32,
+        /// The device.
+        device: &'static str,
     },
     /// The device refused the memory.
     #[error("fixed state {input}: {source}")]
@@ -113,6 +127,14 @@ pub(crate) enum StateError {
     /// A slot no longer is what the reservation found.
     #[error("the slot of {0} changed while it was reserved")]
     Changed(RequestId),
+    /// The graph that makes the state of a kept prefix failed.
+    #[error("fixed state tensor {tensor}: {source}")]
+    Commit {
+        /// Tensor, in manifest order.
+        tensor: usize,
+        /// What failed.
+        source: RunError,
+    },
     /// The host cannot reach the memory, or a row of it is not what the specification says.
     #[error("fixed state tensor {tensor}, row {row}: no such float32 row in host memory")]
     Memory {

@@ -14,6 +14,7 @@
 
 pub(crate) mod audit;
 mod capture;
+mod commit;
 mod error;
 mod handle;
 mod image;
@@ -25,6 +26,7 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use commit::Committer;
 pub(crate) use error::{PoolError, StateError};
 pub(crate) use handle::SlotHandle;
 pub(crate) use pool::{Entry, PlannedBytes, StatePool};

@@ -1,12 +1,14 @@
 //! The pool of fixed state: two banks per tensor, a zero row, and who owns which slot.
 
 use super::capture::{CaptureKind, row_elements};
+use super::commit::Committer;
 use super::error::{PoolError, StateError};
 use super::handle::{PoolId, SlotHandle};
 use super::layout::BankLayout;
 use super::reservation::{FixedRow, StateReservation};
 use super::slot::Slot;
-use crate::device::{Device, ElementType};
+use crate::device::Device;
+use crate::exec::CommitGraphs;
 use crate::ids::RequestId;
 use crate::model::spec::{CheckpointSpec, FixedBuffers, FixedSpec, StateSpec};
 use crate::txn::{Permit, Seat};
@@ -22,6 +24,7 @@ pub(crate) struct StatePool {
     pub(super) max_rows: usize,
     pub(super) tensors: Vec<Tensor>,
     pub(super) buffers: Vec<FixedBuffers>,
+    pub(super) committer: Committer,
     pub(super) entries: Vec<Entry>,
 }
 
@@ -36,7 +39,9 @@ pub(crate) struct Entry {
 /// What the pool knows of one tensor.
 #[derive(Clone, Debug)]
 pub(super) struct Tensor {
-    pub(super) checkpoints: Option<(CheckpointSpec, CaptureKind)>,
+    pub(super) spec: FixedSpec,
+    /// What its checkpoints hold, where it has any.
+    pub(super) kind: Option<CaptureKind>,
 }
 
 impl StatePool {
@@ -45,12 +50,23 @@ impl StatePool {
     /// allocated here; [`Self::planned_bytes`] tells how much before.
     ///
     /// # Errors
-    /// When the specification contradicts itself, the extents do not fit int32 row indices, or the device refuses.
+    /// When the specification contradicts itself, the extents do not fit int32 row indices, or the device refuses; also
+    /// when there are checkpoints that the host cannot read.
     pub(crate) fn new(
         spec: &StateSpec,
         slots: usize,
         max_rows: usize,
         device: &dyn Device,
+    ) -> Result<Self, PoolError> {
+        Self::with_commit(spec, slots, max_rows, (device, None))
+    }
+
+    /// As [`Self::new`], with the graphs that commit kept prefixes where the host does not.
+    pub(crate) fn with_commit(
+        spec: &StateSpec,
+        slots: usize,
+        max_rows: usize,
+        (device, graphs): (&dyn Device, Option<CommitGraphs>),
     ) -> Result<Self, PoolError> {
         if slots == 0 || max_rows < slots {
             return Err(PoolError::Extent { slots, max_rows });
@@ -58,16 +74,18 @@ impl StatePool {
         let layout = BankLayout::new(slots).ok_or(PoolError::TooManySlots { slots })?;
         let mut tensors = Vec::with_capacity(spec.fixed.len());
         let mut buffers = Vec::with_capacity(spec.fixed.len());
+        let committer = Committer::of(spec, device, graphs)?;
         for fixed in &spec.fixed {
-            let checkpoints = match &fixed.checkpoints {
-                Some(checkpoints) => {
-                    Some((checkpoints.clone(), CaptureKind::of(fixed, checkpoints)?))
-                }
+            let kind = match &fixed.checkpoints {
+                Some(checkpoints) => Some(CaptureKind::of(fixed, checkpoints)?),
                 None => None,
             };
             row_elements(fixed)?;
             buffers.push(allocate(fixed, layout, max_rows, device)?);
-            tensors.push(Tensor { checkpoints });
+            tensors.push(Tensor {
+                spec: fixed.clone(),
+                kind,
+            });
         }
         let entries = vec![
             Entry {
@@ -82,6 +100,7 @@ impl StatePool {
             max_rows,
             tensors,
             buffers,
+            committer,
             entries,
         })
     }
@@ -98,14 +117,14 @@ impl StatePool {
             checkpoints: 0,
         };
         for fixed in &spec.fixed {
+            let size = fixed.element.size();
             let row = fixed
                 .row_shape
                 .iter()
-                .try_fold(size_of::<f32>(), |n, d| n.checked_mul(*d))?;
+                .try_fold(size, |n, d| n.checked_mul(*d))?;
             plan.banks = plan.banks.checked_add(row.checked_mul(rows)?)?;
             if let Some(checkpoints) = &fixed.checkpoints {
-                let bytes =
-                    staging_elements(checkpoints, max_rows)?.checked_mul(size_of::<f32>())?;
+                let bytes = staging_elements(checkpoints, max_rows)?.checked_mul(size)?;
                 plan.checkpoints = plan.checkpoints.checked_add(bytes)?;
             }
         }
@@ -131,7 +150,7 @@ impl StatePool {
         let counts = self
             .tensors
             .iter()
-            .map(|t| t.checkpoints.as_ref().map_or(0, |(c, _)| c.count));
+            .map(|t| t.spec.checkpoints.as_ref().map_or(0, |c| c.count));
         counts.min().unwrap_or(usize::MAX)
     }
 
@@ -226,8 +245,16 @@ impl StatePool {
     /// Whether every zero row still reads zero.
     pub(crate) fn zero_rows_clean(&self) -> bool {
         let row = self.layout.zero_row();
-        let mut rows = self.buffers.iter().map(|buffers| buffers.bank.row_f32(row));
-        rows.all(|row| row.is_ok_and(|row| row.iter().all(|value| value.to_bits() == 0)))
+        let mut banks = self.buffers.iter().map(|buffers| &buffers.bank);
+        banks.all(|bank| {
+            let size = bank.row_elements() * bank.element().size();
+            let zeros = |all: &[u8]| {
+                let row = all.get(row * size..(row + 1) * size);
+                row.is_some_and(|row| row.iter().all(|byte| *byte == 0))
+            };
+            // What the host cannot read, it cannot have written.
+            bank.as_bytes().is_none_or(zeros)
+        })
     }
 
     /// The entry a handle names.
@@ -274,11 +301,11 @@ fn allocate(
     };
     let mut shape = vec![layout.rows()];
     shape.extend_from_slice(&spec.row_shape);
-    let bank = device.allocate(ElementType::F32, &shape).map_err(refused)?;
+    let bank = device.allocate(spec.element, &shape).map_err(refused)?;
     let checkpoints = match &spec.checkpoints {
         Some(c) => {
             let shape = [c.count, max_rows, c.width];
-            Some(device.allocate(ElementType::F32, &shape).map_err(refused)?)
+            Some(device.allocate(spec.element, &shape).map_err(refused)?)
         }
         None => None,
     };

@@ -1,15 +1,15 @@
 //! One step's claim on fixed state: reserved, kept prefixes chosen, prepared in the inactive bank, published.
 
-use super::capture::CaptureKind;
+use super::capture::Take;
+use super::commit::Partial;
 use super::error::StateError;
 use super::handle::SlotHandle;
-use super::layout::SeriesLayout;
-use super::pool::StatePool;
+use super::pool::{StatePool, Tensor};
 use super::select::{Query, Source, select};
 use super::slot::{Bank, Slot};
 use crate::device::Buffer;
 use crate::ids::RequestId;
-use crate::model::spec::{CheckpointSpec, FixedBuffers};
+use crate::model::spec::FixedBuffers;
 use crate::txn::{Participant, ParticipantError, Permit};
 use genai_config_schema::{CheckpointAlignment, CheckpointForm};
 use std::num::NonZeroUsize;
@@ -158,8 +158,7 @@ impl<'a> StateReservation<'a> {
             return Err(StateError::Twice(row));
         }
         for tensor in &self.pool.tensors {
-            source(tensor.checkpoints.as_ref(), reserved, kept)
-                .map_err(|source| StateError::Select { row, source })?;
+            source(tensor, reserved, kept).map_err(|source| StateError::Select { row, source })?;
         }
         reserved.kept = Some(kept);
         Ok(())
@@ -217,7 +216,7 @@ impl<'a> StateReservation<'a> {
             return Err(StateError::Changed(row.request));
         }
         for tensor in &self.pool.tensors {
-            source(tensor.checkpoints.as_ref(), row, row.kept_tokens()?)
+            source(tensor, row, row.kept_tokens()?)
                 .map_err(|source| StateError::Select { row: index, source })?;
         }
         Ok(())
@@ -247,17 +246,11 @@ impl Participant for StateReservation<'_> {
     fn prepare(&mut self) -> Result<(), ParticipantError> {
         let rows = self.rows.len();
         let pool = &mut *self.pool;
-        for (tensor, (plan, buffers)) in pool.tensors.iter().zip(&mut pool.buffers).enumerate() {
-            for (index, row) in self.rows.iter().enumerate() {
-                let kept = row.kept_tokens()?;
-                let source = source(plan.checkpoints.as_ref(), row, kept)
-                    .map_err(|source| StateError::Select { row: index, source })?;
-                let Some((spec, kind)) = &plan.checkpoints else {
-                    continue;
-                };
-                let series = SeriesLayout::new(spec.count, rows, spec.width);
-                place(source, *kind, series, index, row, buffers)
-                    .ok_or(StateError::Memory { tensor, row: index })?;
+        for (index, (tensor, buffers)) in pool.tensors.iter().zip(&mut pool.buffers).enumerate() {
+            let partial = partial_rows(tensor, &self.rows)?;
+            if !partial.is_empty() {
+                pool.committer
+                    .commit((index, tensor), (rows, &partial), buffers)?;
             }
         }
         Ok(())
@@ -402,15 +395,35 @@ fn claimed(
     }
 }
 
+/// The rows whose state the operator of a tensor did not write, and where it comes from.
+fn partial_rows(tensor: &Tensor, rows: &[ReservedRow]) -> Result<Vec<Partial>, StateError> {
+    let mut partial = Vec::new();
+    for (index, row) in rows.iter().enumerate() {
+        let source = source(tensor, row, row.kept_tokens()?)
+            .map_err(|source| StateError::Select { row: index, source })?;
+        let take = tensor.kind.map_or(Take::Nothing, |kind| kind.take(source));
+        if take != Take::Nothing {
+            partial.push(Partial {
+                batch: index,
+                read: row.read,
+                write: row.write,
+                take,
+            });
+        }
+    }
+    Ok(partial)
+}
+
 /// Asks [`select`] for one tensor of one row. A tensor without checkpoints has a final state only.
 fn source(
-    checkpoints: Option<&(CheckpointSpec, CaptureKind)>,
+    tensor: &Tensor,
     row: &ReservedRow,
     kept: NonZeroUsize,
 ) -> Result<Source, super::SelectError> {
     let none = (CheckpointForm::State, CheckpointAlignment::Left, 0);
+    let checkpoints = tensor.spec.checkpoints.as_ref();
     let (form, alignment, capacity) =
-        checkpoints.map_or(none, |(spec, _)| (spec.form, spec.alignment, spec.count));
+        checkpoints.map_or(none, |spec| (spec.form, spec.alignment, spec.count));
     let captured = if checkpoints.is_some() {
         row.captured
     } else {
@@ -426,27 +439,6 @@ fn source(
         tokens,
         kept,
     })
-}
-
-/// Puts the selected state into the row's write row. `None` when memory is not what the layout says.
-fn place(
-    source: Source,
-    kind: CaptureKind,
-    series: SeriesLayout,
-    index: usize,
-    row: &ReservedRow,
-    buffers: &mut FixedBuffers,
-) -> Option<()> {
-    if source == Source::Final {
-        return Some(());
-    }
-    let staging = buffers.checkpoints.as_ref()?.as_f32()?;
-    let elements = buffers.bank.row_elements();
-    let range = |row: usize| row * elements..(row + 1) * elements;
-    let rows = [range(row.read), range(row.write)];
-    let [before, into] = buffers.bank.as_f32_mut()?.get_disjoint_mut(rows).ok()?;
-    let slot = |slot| staging.get(series.elements(slot, index)?);
-    kind.restore(source, before, slot, into)
 }
 
 fn row_mut(bank: &mut Buffer, row: usize) -> Option<&mut [f32]> {

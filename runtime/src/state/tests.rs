@@ -1,5 +1,8 @@
-//! Selection, replay, and what a pool refuses. Commits are tested with the transaction that alone can make them.
+//! Selection, replay, commits by the host and by graphs, and what a pool refuses. Whole steps are tested with the
+//! transaction that alone can make them.
 
+mod commit;
 mod pool;
 mod replay;
 mod select;
+mod specs;

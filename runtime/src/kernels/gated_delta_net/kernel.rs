@@ -153,7 +153,7 @@ fn capture_factors(step: &Step<'_>, prepared: &Prepared) {
             // SAFETY: nothing else runs, and the part ends with this iteration.
             let slot = unsafe { slots.part_mut(slot, layout.width()) };
             for head in 0..step.heads.values {
-                slot[layout.decay(head)] = prepared.decays(head, start + t)[0];
+                slot[layout.decay(head).start] = prepared.decays(head, start + t)[0];
             }
             for head in 0..step.heads.keys {
                 let key = &prepared.keys(head, start + t)[..step.heads.key_dim];

@@ -12,6 +12,6 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use layout::Heads;
+pub(crate) use layout::{Decay, Heads};
 pub(super) use operator::GatedDeltaNet;
 pub(crate) use replay::replay as replay_delta;

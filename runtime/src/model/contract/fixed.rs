@@ -3,6 +3,7 @@
 use super::paged::extent;
 use super::pattern::{Axis, Pattern, Side, find, require_same};
 use super::report::{ContractCode, Findings};
+use crate::device;
 use crate::model::graph_io::GraphIo;
 use crate::model::spec::{CheckpointSpec, FixedSpec, transition_width};
 use crate::model::tensor_spec::{DataType, TensorSpec};
@@ -56,10 +57,13 @@ fn check_one(
     let spec = FixedSpec {
         layer: tensor.layer,
         operator: tensor.operator,
+        layout: tensor.layout,
+        element: element(input, findings)?,
         input: tensor.input.clone(),
         output: tensor.output.clone(),
         row_shape: row.iter().map(|dim| extent(*dim)).collect(),
         key_heads: tensor.key_heads.map(|heads| extent(heads.into())),
+        decay: tensor.decay,
         checkpoints,
     };
     Some((spec, input.data_type))
@@ -82,6 +86,16 @@ fn require_declared(
         );
     }
     require_element(tensor.element_type, input, findings);
+}
+
+/// The element type of a state, if it is one that the pool can hold.
+fn element(input: &TensorSpec, findings: &mut Findings) -> Option<device::ElementType> {
+    let element = input.data_type.element();
+    if element.is_none() {
+        let expected = "float32, float16, bfloat16, int64, int32 or int8";
+        findings.add(ContractCode::P7, &input.name, expected, input.data_type);
+    }
+    element
 }
 
 /// A state is of the element type that its group declares, if it declares any.
@@ -206,7 +220,7 @@ fn update_width(
             format!("{heads} value heads"),
         );
     }
-    transition_width(tensor.operator, row, Some(key_heads))
+    transition_width(tensor.operator, row, (Some(key_heads), tensor.decay))
 }
 
 /// The shape that an output of checkpoints must have. With `bank` the slot axis leads and is known only at run time:

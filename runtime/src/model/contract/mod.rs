@@ -3,6 +3,7 @@
 //! `M1` to `M12` are the disagreements that onnxruntime-genai refuses too, with the same meaning; the other codes are
 //! Pawl's own. All mismatches of a model are found at once.
 
+mod commit;
 mod fixed;
 mod paged;
 mod pattern;
@@ -21,7 +22,7 @@ pub use report::{ContractCode, ContractErrors, ContractMismatch};
 use super::graph_io::GraphIo;
 use super::spec::StateSpec;
 use super::tensor_spec::DataType;
-use crate::exec::{SharedTensor, Signature};
+use crate::exec::{CommitTask, SharedTensor, Signature};
 use genai_config_schema::{GenaiConfig, Manifest, Mtp, StateLayout};
 use report::Findings;
 use std::path::{Path, PathBuf};
@@ -58,10 +59,21 @@ pub(crate) struct StateTypes {
 pub(crate) struct Contract {
     pub(crate) decoder: GraphContract,
     pub(crate) head: Option<GraphContract>,
+    /// Graphs that commit kept prefixes, where the model has any.
+    pub(crate) commits: Vec<CommitContract>,
     /// Weights that several graphs use.
     pub(crate) shared: Vec<SharedTensor>,
     /// Every data file of the graphs, with its size in bytes.
     pub(crate) data_files: Vec<(PathBuf, u64)>,
+}
+
+/// A commit graph and what it serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CommitContract {
+    pub(crate) file: String,
+    pub(crate) task: CommitTask,
+    /// Fixed tensors of the decoder, by their place.
+    pub(crate) tensors: Vec<usize>,
 }
 
 /// What is checked.
@@ -74,6 +86,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) decoder: &'a GraphFile,
     /// The drafting head, where the model has one that is enabled.
     pub(crate) head: Option<(&'a Mtp, &'a GraphFile)>,
+    /// Every file that a state group names to commit its states.
+    pub(crate) commits: &'a [GraphFile],
 }
 
 /// Tokens of a key/value block where neither the graph nor the configuration says.
@@ -82,18 +96,21 @@ const DEFAULT_BLOCK_SIZE: u32 = 32;
 /// Checks everything.
 ///
 /// # Errors
-/// Every mismatch, in the order decoder, head, weights.
+/// Every mismatch, in the order decoder, head, commit graphs, weights.
 pub(crate) fn check(subject: &Subject<'_>) -> Result<Contract, ContractErrors> {
     let mut findings = Findings::default();
     let decoder = check_decoder(subject, &mut findings);
     let head = subject
         .head
         .map(|(mtp, graph)| check_head(subject, mtp, graph, &mut findings));
+    let (tensors, states) = (&subject.manifest.fixed, &decoder.state.fixed);
+    let commits = commit::check(subject.commits, tensors, states, &mut findings);
     let (shared, data_files) = weights::check(subject, &mut findings);
     findings.result(subject.folder)?;
     Ok(Contract {
         decoder,
         head,
+        commits,
         shared,
         data_files,
     })

@@ -72,6 +72,7 @@ codes! {
     P9 "A state or its checkpoints come from an operator of something else.",
     P10 "Logits are not of the rows that are asked for, or hidden rows not of all tokens.",
     P11 "An operator is built for other checkpoints than are declared.",
+    P12 "A commit graph does not take or give what the states of its group need.",
 }
 
 impl fmt::Display for ContractCode {

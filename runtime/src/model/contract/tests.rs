@@ -120,6 +120,7 @@ pub(super) struct Case {
     pub(super) config: String,
     pub(super) decoder: GraphFile,
     head: GraphFile,
+    commits: Vec<GraphFile>,
 }
 
 impl Case {
@@ -129,6 +130,7 @@ impl Case {
             config: CONFIG.to_owned(),
             decoder: graph("model.onnx", &DECODER_INPUTS, &DECODER_OUTPUTS),
             head: graph("mtp.onnx", &HEAD_INPUTS, &HEAD_OUTPUTS),
+            commits: Vec::new(),
         }
     }
 
@@ -151,6 +153,7 @@ impl Case {
             manifest: &manifest,
             decoder: &self.decoder,
             head: config.model.mtp.as_ref().map(|mtp| (mtp, &self.head)),
+            commits: &self.commits,
         })
     }
 

@@ -4,17 +4,22 @@ use crate::device::{Buffer, Device, DeviceError, ElementType, HostDevice};
 use crate::ids::RequestId;
 use crate::model::spec::{CheckpointSpec, FixedSpec, StateSpec};
 use crate::state::{Bank, FixedRow, PoolError, SelectError, Slot, StateError, StatePool};
-use genai_config_schema::{CheckpointAlignment, CheckpointForm, StateOperator};
+use genai_config_schema::{
+    CheckpointAlignment, CheckpointForm, StateDecay, StateLayout, StateOperator,
+};
 use std::num::NonZeroUsize;
 
 fn conv(checkpoints: Option<CheckpointSpec>) -> FixedSpec {
     FixedSpec {
         layer: 3,
         operator: StateOperator::CausalConv,
+        layout: StateLayout::Bank,
+        element: ElementType::F32,
         input: "conv".to_owned(),
         output: "present".to_owned(),
         row_shape: vec![5, 3],
         key_heads: None,
+        decay: StateDecay::PerHead,
         checkpoints,
     }
 }

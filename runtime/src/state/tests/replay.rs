@@ -1,16 +1,14 @@
-//! What a kept prefix restores, against a fixed vector of known results and equations in double precision.
+//! What a kept prefix restores on the host, against fixed vectors of known results and equations in double precision.
 
-use crate::kernels::Heads;
-use crate::state::Source;
-use crate::state::capture::CaptureKind;
+use super::specs::{conv, delta, kind, per_key, series, tensor};
+use crate::device::{Buffer, ElementType};
+use crate::model::spec::{FixedBuffers, FixedSpec};
+use crate::state::capture::{CaptureKind, Take};
+use crate::state::commit::{Committer, Partial};
+use crate::state::pool::Tensor;
+use crate::state::{Source, StateError};
+use genai_config_schema::{CheckpointAlignment, StateOperator};
 use proptest::prelude::*;
-
-const HEADS: Heads = Heads {
-    keys: 1,
-    values: 2,
-    key_dim: 2,
-    value_dim: 2,
-};
 
 /// Three transitions: decay `[2]`, key `[1, 2]`, delta `[2, 2]`.
 const TRANSITIONS: [[f32; 8]; 3] = [
@@ -19,25 +17,59 @@ const TRANSITIONS: [[f32; 8]; 3] = [
     [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0],
 ];
 
-/// The state of `source`, from `before` and `slots`; what is not made is NaN.
-fn restored(kind: CaptureKind, source: Source, before: &[f32], slots: &[&[f32]]) -> Vec<f32> {
-    let mut into = vec![f32::NAN; before.len()];
-    kind.restore(source, before, |t| slots.get(t).copied(), &mut into)
-        .expect("fitting extents");
-    into
+/// A bank of two rows, the first of which is `before`, and the slots of a step of one row; the rest is NaN.
+fn buffers(spec: &FixedSpec, before: &[f32], slots: &[&[f32]]) -> FixedBuffers {
+    let count = spec.checkpoints.as_ref().unwrap().count;
+    let width = slots.first().map_or(0, |slot| slot.len());
+    let mut bank = Buffer::host(ElementType::F32, &[2, before.len()]).unwrap();
+    let mut staging = Buffer::host(ElementType::F32, &[count, 1, width]).unwrap();
+    for buffer in [&mut bank, &mut staging] {
+        buffer.as_f32_mut().unwrap().fill(f32::NAN);
+    }
+    bank.write_row_f32(0, before).unwrap();
+    for (index, slot) in slots.iter().enumerate() {
+        staging.write_row_f32(index, slot).unwrap();
+    }
+    FixedBuffers {
+        bank,
+        checkpoints: Some(staging),
+    }
+}
+
+fn commit(
+    spec: &FixedSpec,
+    source: Source,
+    buffers: &mut FixedBuffers,
+) -> Result<Vec<f32>, StateError> {
+    let tensor = Tensor {
+        spec: spec.clone(),
+        kind: Some(kind(spec)),
+    };
+    let partial = Partial {
+        batch: 0,
+        read: 0,
+        write: 1,
+        take: kind(spec).take(source),
+    };
+    Committer::Host.commit((0, &tensor), (1, &[partial]), buffers)?;
+    Ok(buffers.bank.row_f32(1).unwrap().to_vec())
+}
+
+/// The state of `source`, from `before` and `slots`.
+fn restored(spec: &FixedSpec, source: Source, before: &[f32], slots: &[&[f32]]) -> Vec<f32> {
+    commit(spec, source, &mut buffers(spec, before, slots)).unwrap()
+}
+
+/// The state after the first `kept` slots, of which no other is there.
+fn after(spec: &FixedSpec, before: &[f32], slots: &[&[f32]], kept: usize) -> Vec<f32> {
+    restored(spec, Source::Replay(kept), before, &slots[..kept])
 }
 
 #[test]
 fn known_recurrent_states() {
+    let spec = delta(1, [2, 2, 2], 3);
     let slots: Vec<&[f32]> = TRANSITIONS.iter().map(|slot| &slot[..]).collect();
-    let after = |kept| {
-        restored(
-            CaptureKind::Delta(HEADS),
-            Source::Replay(kept),
-            &[4.0; 8],
-            &slots,
-        )
-    };
+    let after = |kept| after(&spec, &[4.0; 8], &slots, kept);
     assert_eq!(after(1), [4.0, 5.0, 6.0, 8.0, 7.0, 10.0, 9.0, 13.0]);
     let two = [24.0, 30.0, 30.0, 38.0, 31.5, 40.0, 36.5, 46.5];
     assert_eq!(after(2), two);
@@ -48,11 +80,72 @@ fn known_recurrent_states() {
     );
 }
 
+/// Two tokens of Hk 2, Hv 4, Dv 2, Dk 3: decays per head and per key element, keys, deltas.
+pub(super) const DECAYS: [[f32; 4]; 2] = [[1.0, 0.5, 0.25, 2.0], [0.5, 1.0, 2.0, 0.25]];
+pub(super) const KEY_DECAYS: [[f32; 12]; 2] = [
+    [1.0, 0.5, 2.0, 0.5, 0.25, 1.0, 0.0, 1.0, 2.0, 0.5, 0.5, 1.0],
+    [2.0, 1.0, 0.5, 1.0, 1.0, 0.0, 0.25, 2.0, 1.0, 1.0, 0.5, 0.5],
+];
+pub(super) const KEYS: [[f32; 6]; 2] = [
+    [1.0, 2.0, 3.0, 4.0, -1.0, 0.5],
+    [2.0, 0.0, 1.0, 1.0, 1.0, -2.0],
+];
+pub(super) const DELTAS: [[f32; 8]; 2] = [
+    [1.0, 2.0, 3.0, 4.0, -1.0, 0.5, 0.0, 1.0],
+    [2.0, -1.0, 1.0, 0.0, 0.5, 0.5, -2.0, 3.0],
+];
+/// Head `h` is `h + 1` throughout.
+pub(super) const BEFORE: [f32; 24] = [
+    1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 4.0,
+    4.0, 4.0, 4.0, 4.0, 4.0,
+];
+pub(super) const AFTER: [[f32; 24]; 2] = [
+    [
+        2.0, 3.0, 4.0, 3.0, 5.0, 7.0, 4.0, 7.0, 10.0, 5.0, 9.0, 13.0, -3.25, 1.75, 0.25, 2.75,
+        0.25, 1.0, 8.0, 8.0, 8.0, 12.0, 7.0, 8.5,
+    ],
+    [
+        5.0, 1.5, 4.0, -0.5, 2.5, 2.5, 6.0, 7.0, 11.0, 5.0, 9.0, 13.0, -6.0, 4.0, -0.5, 6.0, 1.0,
+        1.0, 0.0, 0.0, 6.0, 6.0, 4.75, -3.875,
+    ],
+];
+pub(super) const AFTER_PER_KEY: [[f32; 24]; 2] = [
+    [
+        2.0, 2.5, 5.0, 3.0, 4.5, 8.0, 4.0, 6.5, 11.0, 5.0, 8.5, 14.0, -4.0, 4.0, 5.5, 2.0, 2.5,
+        6.25, 2.0, 2.0, 4.0, 6.0, 1.0, 4.5,
+    ],
+    [
+        8.0, 2.5, 4.5, 4.0, 4.5, 3.0, 6.0, 6.5, 1.0, 5.0, 8.5, 0.0, -0.5, 8.5, 4.5, 1.0, 5.5, 5.25,
+        0.0, -1.0, 6.0, 9.0, 3.5, -3.75,
+    ],
+];
+
+#[test]
+fn heads_share_keys_and_have_extents_of_their_own() {
+    let by_head = delta(2, [4, 2, 3], 2);
+    let by_key = per_key(by_head.clone());
+    for kept in 1..=2 {
+        let slots = |decays: &[&[f32]]| -> Vec<Vec<f32>> {
+            let parts = decays.iter().zip(&KEYS).zip(&DELTAS);
+            parts
+                .map(|((decay, key), delta)| [decay, &key[..], &delta[..]].concat())
+                .collect()
+        };
+        let check = |spec: &FixedSpec, slots: Vec<Vec<f32>>, expected: &[[f32; 24]]| {
+            let slots: Vec<&[f32]> = slots.iter().map(Vec::as_slice).collect();
+            assert_eq!(after(spec, &BEFORE, &slots, kept), expected[kept - 1]);
+        };
+        check(&by_head, slots(&DECAYS.each_ref().map(|d| &d[..])), &AFTER);
+        let decays = KEY_DECAYS.each_ref().map(|d| &d[..]);
+        check(&by_key, slots(&decays), &AFTER_PER_KEY);
+    }
+}
+
 #[test]
 fn known_convolution_states() {
     let slots: [&[f32]; 3] = [&[10.0, 11.0], &[20.0, 21.0], &[30.0, 31.0]];
-    let kind = CaptureKind::Append { channels: 2 };
-    let after = |kept| restored(kind, Source::Replay(kept), &[4.0; 6], &slots);
+    let spec = conv([2, 3], 3);
+    let after = |kept| after(&spec, &[4.0; 6], &slots, kept);
     assert_eq!(after(1), [4.0, 4.0, 10.0, 4.0, 4.0, 11.0]);
     assert_eq!(after(2), [4.0, 10.0, 20.0, 4.0, 11.0, 21.0]);
     assert_eq!(after(3), [10.0, 20.0, 30.0, 11.0, 21.0, 31.0]);
@@ -61,86 +154,101 @@ fn known_convolution_states() {
 #[test]
 fn a_full_state_is_copied_from_its_slot() {
     let slots: [&[f32]; 3] = [&[1.0, 2.0], &[3.0, 4.0], &[5.0, 6.0]];
-    let of = |source| restored(CaptureKind::Dense, source, &[9.0, 9.0], &slots);
-    assert_eq!(of(Source::Slot(1)), [3.0, 4.0]);
+    let dense = series(conv([2, 1], 3), CheckpointAlignment::Left);
     assert_eq!(
-        of(Source::Replay(3)),
-        [5.0, 6.0],
-        "the last kept token's state"
+        restored(&dense, Source::Slot(1), &[9.0, 9.0], &slots),
+        [3.0, 4.0]
     );
 }
 
 #[test]
+fn a_history_is_copied_as_it_was_after_the_last_kept_token() {
+    let slots: [&[f32]; 3] = [&[1.0, 2.0], &[2.0, 3.0], &[3.0, 4.0]];
+    let spec = tensor(StateOperator::TokenHistory, &[2], 3);
+    for (kept, expected) in [(1, [1.0, 2.0]), (2, [2.0, 3.0]), (3, [3.0, 4.0])] {
+        assert_eq!(after(&spec, &[0.0, 1.0], &slots, kept), expected);
+    }
+}
+
+#[test]
+fn the_final_state_takes_nothing() {
+    for kind in [kind(&conv([2, 3], 3)), kind(&delta(1, [2, 2, 2], 3))] {
+        assert_eq!(kind.take(Source::Final), Take::Nothing);
+        assert_eq!(kind.take(Source::Replay(2)), Take::Replay(2));
+    }
+}
+
+#[test]
 fn memory_of_other_extents_is_refused() {
-    let slots: [&[f32]; 1] = [&[1.0; 8]];
-    let restore = |kind: CaptureKind, source, before: usize, into: usize| {
-        let (before, mut into) = (vec![0.0; before], vec![0.0; into]);
-        kind.restore(source, &before, |t| slots.get(t).copied(), &mut into)
+    let spec = delta(1, [2, 2, 2], 3);
+    let slots: Vec<&[f32]> = TRANSITIONS.iter().map(|slot| &slot[..]).collect();
+    let refused = |source, mut buffers: FixedBuffers| {
+        let result = commit(&spec, source, &mut buffers);
+        assert_eq!(result, Err(StateError::Memory { tensor: 0, row: 0 }));
     };
-    let delta = CaptureKind::Delta(HEADS);
-    assert_eq!(restore(delta, Source::Replay(1), 8, 8), Some(()));
-    assert_eq!(
-        restore(delta, Source::Replay(2), 8, 8),
-        None,
-        "a slot that is not there"
+    refused(Source::Replay(4), buffers(&spec, &[4.0; 8], &slots));
+    refused(Source::Replay(0), buffers(&spec, &[4.0; 8], &slots));
+    refused(Source::Slot(3), buffers(&spec, &[4.0; 8], &slots));
+    refused(Source::Slot(0), buffers(&spec, &[4.0; 9], &slots));
+    refused(Source::Replay(1), buffers(&spec, &[4.0; 9], &slots));
+    refused(
+        Source::Replay(2),
+        buffers(&spec, &[4.0; 8], &[&[1.0; 5][..]; 3]),
     );
-    assert_eq!(
-        restore(delta, Source::Replay(0), 8, 8),
-        None,
-        "nothing kept"
-    );
-    assert_eq!(restore(delta, Source::Replay(1), 8, 7), None);
-    assert_eq!(restore(delta, Source::Replay(1), 9, 9), None);
-    assert_eq!(restore(CaptureKind::Dense, Source::Slot(0), 7, 7), None);
-    assert_eq!(
-        restore(CaptureKind::Append { channels: 4 }, Source::Replay(1), 8, 8),
-        None
-    );
-    assert_eq!(
-        restore(delta, Source::Final, 1, 1),
-        Some(()),
-        "nothing to do"
-    );
+    let mut absent = buffers(&spec, &[4.0; 8], &slots);
+    absent.checkpoints = None;
+    refused(Source::Replay(1), absent);
+}
+
+#[test]
+fn what_is_copied_is_not_replayed() {
+    let dense = kind(&series(conv([2, 1], 3), CheckpointAlignment::Left));
+    let history = kind(&tensor(StateOperator::TokenHistory, &[2], 3));
+    for kind in [dense, history] {
+        let mut into = [0.0; 2];
+        assert_eq!(kind.replay(&[0.0; 2], &[&[0.0; 2]], &mut into), None);
+        assert!(!matches!(
+            kind,
+            CaptureKind::Append(_) | CaptureKind::Delta(_)
+        ));
+    }
 }
 
 /// Odd geometries with a state and transitions.
-fn geometry() -> impl Strategy<Value = (Heads, Vec<f32>, Vec<Vec<f32>>)> {
-    (1usize..4, 1usize..4, 1usize..5, 1usize..6, 1usize..5).prop_flat_map(
-        |(keys, group, value_dim, key_dim, n)| {
-            let values = keys * group;
-            let heads = Heads {
-                keys,
-                values,
-                key_dim,
-                value_dim,
-            };
-            let (state, width) = (values * value_dim * key_dim, heads.transition().width());
-            let floats = |len| prop::collection::vec(-1.0f32..1.0, len);
-            (
-                Just(heads),
-                floats(state),
-                prop::collection::vec(floats(width), n),
-            )
-        },
-    )
+fn geometry() -> impl Strategy<Value = (FixedSpec, Vec<f32>, Vec<Vec<f32>>)> {
+    let extents = (1usize..4, 1usize..4, 1usize..5, 1usize..6, 1usize..5);
+    (extents, any::<bool>()).prop_flat_map(|((keys, group, value_dim, key_dim, n), by_key)| {
+        let spec = delta(keys, [keys * group, value_dim, key_dim], n);
+        let spec = if by_key { per_key(spec) } else { spec };
+        let (state, width) = (spec.row_shape.iter().product(), kind(&spec).width());
+        let floats = |len| prop::collection::vec(-1.0f32..1.0, len);
+        (
+            Just(spec),
+            floats(state),
+            prop::collection::vec(floats(width), n),
+        )
+    })
 }
 
 proptest! {
     #[test]
-    fn recurrent_replay_follows_the_equation((heads, state, transitions) in geometry()) {
-        let Heads { keys, values, key_dim, value_dim } = heads;
+    fn recurrent_replay_follows_the_equation((spec, state, transitions) in geometry()) {
+        let &[values, value_dim, key_dim] = spec.row_shape.as_slice() else { panic!("three axes") };
+        let keys = spec.key_heads.unwrap();
         let slots: Vec<&[f32]> = transitions.iter().map(Vec::as_slice).collect();
-        let source = Source::Replay(slots.len());
-        let found = restored(CaptureKind::Delta(heads), source, &state, &slots);
+        let found = after(&spec, &state, &slots, slots.len());
+        let factors = kind(&spec).width() - keys * key_dim - values * value_dim;
+        let per_head = factors / values;
         for h in 0..values {
             for v in 0..value_dim {
                 for i in 0..key_dim {
                     let at = (h * value_dim + v) * key_dim + i;
                     let mut s = f64::from(state[at]);
                     for t in &transitions {
-                        let key = values + (h * keys / values) * key_dim + i;
-                        let delta = values + keys * key_dim + h * value_dim + v;
-                        s = s * f64::from(t[h]) + f64::from(t[key]) * f64::from(t[delta]);
+                        let decay = h * per_head + if per_head == 1 { 0 } else { i };
+                        let key = factors + (h * keys / values) * key_dim + i;
+                        let delta = factors + keys * key_dim + h * value_dim + v;
+                        s = s * f64::from(t[decay]) + f64::from(t[key]) * f64::from(t[delta]);
                     }
                     prop_assert!((f64::from(found[at]) - s).abs() < 1e-5);
                 }
@@ -161,7 +269,7 @@ proptest! {
             .map(|t| (0..channels).map(|c| sample(c, history + t)).collect())
             .collect();
         let slots: Vec<&[f32]> = values.iter().map(Vec::as_slice).collect();
-        let kind = CaptureKind::Append { channels };
-        prop_assert_eq!(restored(kind, Source::Replay(kept), &window(0), &slots), window(kept));
+        let spec = conv([channels, history], kept);
+        prop_assert_eq!(after(&spec, &window(0), &slots, kept), window(kept));
     }
 }

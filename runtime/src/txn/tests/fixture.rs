@@ -1,6 +1,6 @@
 //! Small composites of odd geometry, and a stand-in for the graph that computes state token by token.
 
-use crate::device::HostDevice;
+use crate::device::{ElementType, HostDevice};
 use crate::exec::StepInputs;
 use crate::ids::RequestId;
 use crate::kv::KvPool;
@@ -9,7 +9,9 @@ use crate::model::spec::{
 };
 use crate::state::{StatePool, audit::audit};
 use crate::txn::{Composite, Keep, Reserved, Step};
-use genai_config_schema::{CheckpointAlignment, CheckpointForm, StateOperator};
+use genai_config_schema::{
+    CheckpointAlignment, CheckpointForm, StateDecay, StateLayout, StateOperator,
+};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
@@ -64,10 +66,13 @@ pub(crate) fn state_spec(form: Form) -> StateSpec {
     let tensor = |operator, name: &str, row_shape: Vec<usize>, key_heads, checkpoints| FixedSpec {
         layer: 0,
         operator,
+        layout: StateLayout::Bank,
+        element: ElementType::F32,
         input: name.to_owned(),
         output: format!("present.{name}"),
         row_shape,
         key_heads,
+        decay: StateDecay::PerHead,
         checkpoints,
     };
     let conv_row = CHANNELS * HISTORY;

@@ -10,7 +10,7 @@ mod refusals;
 
 use proptest::prelude::*;
 
-use super::layout::Heads;
+use super::layout::{Decay, Heads};
 use super::replay::replay;
 use crate::kernels::isa::Level;
 use crate::kernels::testing::one_node::{Attr, Bound, OneNode, absent, floats};
@@ -141,7 +141,7 @@ proptest! {
                 let mut replayed = vec![f32::NAN; case.heads.state()];
                 let source = case.rows.source(&case.bank, row);
                 let transitions = |t| case.slot(&slots, row, t);
-                replay(case.heads, source, transitions, t + 1, &mut replayed);
+                replay((case.heads, Decay::PerHead), source, transitions, t + 1, &mut replayed);
                 if case.rows.lengths[row] <= 16 {
                     assert_same("replayed", &replayed, &expected);
                 } else {
@@ -189,7 +189,13 @@ fn replay_applies_transitions_in_order() {
         (2, [24.0, 30.0, 30.0, 38.0, 31.5, 40.0, 36.5, 46.5]),
     ] {
         let mut into = [0.0; 8];
-        replay(heads, &[4.0; 8], |t| transitions[t], kept, &mut into);
+        replay(
+            (heads, Decay::PerHead),
+            &[4.0; 8],
+            |t| transitions[t],
+            kept,
+            &mut into,
+        );
         assert_eq!(into, expected, "{kept} kept");
     }
 }
