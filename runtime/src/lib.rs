@@ -57,7 +57,7 @@ mod txn;
 pub use engine::{
     CacheTensor, Canceller, Completion, Draw, Engine, EngineError, EngineOptions, GenerateError,
     Kept, KeptError, KeptStats, ObservedRow, ObservedStep, Observer, RequestHandle, RequestStats,
-    StepObserver,
+    StepObserver, StepTimes,
 };
 pub use error::{ErrorCode, LoadError, RunError};
 pub use evaluate::{EvaluateOptions, Evaluation, StateTensor};

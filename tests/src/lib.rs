@@ -11,6 +11,7 @@
 pub mod compare;
 pub mod export;
 pub mod golden;
+pub mod random;
 pub mod steps;
 
 use std::path::{Path, PathBuf};

@@ -72,6 +72,8 @@ fn fixtures() -> Vec<(&'static str, Subject)> {
         ("conv-8-float16", stored(Dtype::F16, conv([3, 3], 8))),
         ("conv-8-bfloat16", stored(Dtype::Bf16, conv([3, 3], 8))),
         ("delta-vector", delta(1, [2, 2, 2], 3)),
+        ("delta-known", delta(2, [4, 2, 3], 2)),
+        ("delta-known-per-key", per_key(delta(2, [4, 2, 3], 2))),
         ("delta-1", delta(2, [4, 3, 2], 1)),
         ("delta-3", delta(2, [4, 3, 2], 3)),
         ("delta-8", delta(2, [4, 3, 2], 8)),

@@ -13,6 +13,26 @@ pub(crate) use buffer::{Buffer, DeviceError, ElementType};
 pub(crate) use cuda::{CudaDevice, cuda_provider};
 pub(crate) use host::{HostDevice, host_memory};
 
+/// Memory that the host says it cannot touch, so that what happens elsewhere is tested here.
+#[cfg(test)]
+#[derive(Debug)]
+pub(crate) struct Distant;
+
+#[cfg(test)]
+impl Device for Distant {
+    fn name(&self) -> &'static str {
+        "a distant device"
+    }
+
+    fn allocate(&self, element: ElementType, shape: &[usize]) -> Result<Buffer, DeviceError> {
+        Buffer::host(element, shape)
+    }
+
+    fn host_visible(&self) -> bool {
+        false
+    }
+}
+
 /// A place that can hold state.
 pub(crate) trait Device: Send + Sync + std::fmt::Debug {
     /// The name of the ONNX Runtime provider whose operators run here, for messages.

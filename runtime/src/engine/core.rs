@@ -4,7 +4,7 @@ use super::active::Active;
 use super::error::EngineError;
 use super::head::HeadRun;
 use super::kept::{KeptCounters, KeptStates};
-use super::observe::Observer;
+use super::observe::{Observer, StepTimes};
 use super::options::EngineOptions;
 use super::pools::{self, PoolExtent};
 use super::worker::Submission;
@@ -42,6 +42,8 @@ pub(super) struct Core {
     /// Whether the invariants are checked around every step.
     pub(super) audit: bool,
     pub(super) observer: Option<Observer>,
+    /// Of the last step.
+    pub(super) times: StepTimes,
 }
 
 impl Core {
@@ -77,6 +79,7 @@ impl Core {
             totals: SpeculationStats::default(),
             audit: options.audit.unwrap_or(cfg!(debug_assertions)),
             observer: options.observer.clone(),
+            times: StepTimes::default(),
         })
     }
 

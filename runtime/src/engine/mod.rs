@@ -31,7 +31,9 @@ pub use handle::Engine;
 pub(crate) use kept::EngineId;
 pub use kept::{Kept, KeptError, KeptStats};
 pub(crate) use observe::state_tensors;
-pub use observe::{CacheTensor, Draw, ObservedRow, ObservedStep, Observer, StepObserver};
+pub use observe::{
+    CacheTensor, Draw, ObservedRow, ObservedStep, Observer, StepObserver, StepTimes,
+};
 pub use options::EngineOptions;
 pub use running::{Canceller, RequestHandle};
 pub use stats::RequestStats;

@@ -10,6 +10,7 @@ use crate::schedule::{RowPlan, StepPlan};
 use crate::txn::Composite;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Watches the steps of an engine, for debugging and for tests; see [`EngineOptions::observe_steps`].
 ///
@@ -78,6 +79,23 @@ impl Eq for Observer {}
 #[derive(Debug)]
 pub struct ObservedStep<'a> {
     rows: Vec<ObservedRow<'a>>,
+    times: StepTimes,
+}
+
+/// Where the time of a step went.
+///
+/// ```
+/// let commits = |step: &pawl::ObservedStep<'_>| step.times().commit.as_secs_f64();
+/// # let _ = commits;
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StepTimes {
+    /// Running the decoder.
+    pub run: Duration,
+    /// From the decision on what is kept until it is published: validating, making the states of kept prefixes, and
+    /// publishing.
+    pub commit: Duration,
 }
 
 impl<'a> ObservedStep<'a> {
@@ -85,6 +103,12 @@ impl<'a> ObservedStep<'a> {
     #[must_use]
     pub fn rows(&self) -> &[ObservedRow<'a>] {
         &self.rows
+    }
+
+    /// Where its time went.
+    #[must_use]
+    pub fn times(&self) -> StepTimes {
+        self.times
     }
 }
 
@@ -265,7 +289,8 @@ impl Core {
         };
         let row = |row| self.observed(row, delivered);
         let rows = plan.rows.iter().filter_map(row).collect();
-        observer.published(&ObservedStep { rows });
+        let times = self.times;
+        observer.published(&ObservedStep { rows, times });
     }
 
     fn observed<'a>(

@@ -5,6 +5,7 @@ use super::active::Delivered;
 use super::core::Core;
 use super::error::EngineError;
 use super::head::HeadDrafter;
+use super::observe::StepTimes;
 use super::pack::{self, LogitsOf};
 use crate::exec::Capture;
 use crate::ids::RequestId;
@@ -108,6 +109,7 @@ impl Core {
             .map_err(|e| EngineError::discarded(&e))?;
         step.fill(inputs);
         let (capture, buffers) = (step.capture(), step.buffers());
+        let start = Instant::now();
         model.decoder.run(
             inputs,
             buffers.paged,
@@ -116,6 +118,7 @@ impl Core {
             outputs,
             heading,
         )?;
+        let run = start.elapsed();
 
         let mut decided = accept::decide(plan, requests, outputs, model.decoder.vocab(), scratch);
         if let (true, Some(head)) = (heading, &mut model.head) {
@@ -132,9 +135,12 @@ impl Core {
         let (progress, delivered) = accept::progress(decided, requests);
         step.join(Box::new(progress));
 
+        let start = Instant::now();
         let step = step.accept(&keeps).and_then(|step| step.validate());
         let step = step.and_then(|step| step.prepare());
         step.map_err(|e| EngineError::discarded(&e))?.publish();
+        let commit = start.elapsed();
+        self.times = StepTimes { run, commit };
         if capture == Capture::On {
             self.totals.capturing_steps = self.totals.capturing_steps.saturating_add(1);
         }

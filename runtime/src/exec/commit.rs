@@ -201,4 +201,4 @@ impl CommitGraph {
 
 #[cfg(test)]
 #[path = "commit_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -71,6 +71,20 @@
 //!
 //! A step that captures nothing binds no checkpoint outputs, and all its rows keep everything they ran.
 //!
+//! # Who makes the states of partial rows
+//!
+//! What is done with what `select` names depends on what a slot holds, the *kind* of checkpoint (`state::capture`): a
+//! series of states or a history is copied, the values of a convolution are appended, the transitions of Gated DeltaNet
+//! are replayed. Who does it depends on where the memory is (`state::commit`):
+//!
+//! * the **host**, over banks that it can reach, with the arithmetic of the operators;
+//! * **commit graphs** elsewhere: one per kind and geometry of state, written by the builder, run once per tensor that
+//!   has partial rows, on the device that holds the bank. The bank is bound as input and output at once, all partial rows
+//!   of the step are committed in one run, and no other row is touched.
+//!
+//! Either way strides come from the capacity of the checkpoint output, never from what is kept, and nothing beyond the
+//! kept prefix is read: graphs replace it before any arithmetic, because zero times NaN is NaN.
+//!
 //! # Invariants
 //!
 //! Checked by `state::audit` over a snapshot, between steps and during one: in tests, in builds with debug assertions, and
@@ -113,7 +127,8 @@
 //! * Operators write the rows, checkpoints and positions they are told to, and nothing else. A row's result does not
 //!   depend on its neighbours, and a token's in a row of up to 16 tokens not on those that run with it, down to the bits
 //!   where the platform's matrix products keep to that: what verifies drafts computes what decoding computes.
-//! * The host can read and write the tensors. Elsewhere, preparing runs small graphs on the device instead.
+//! * The host can read and write the tensors, or there is a commit graph for each that captures; a pool is not built
+//!   otherwise.
 //! * The planner admits a request only when the blocks of all residents at their ceilings fit the cache, so growing
 //!   tables does not fail; if it did, the step would not be reserved and nothing would change.
 //! * In builds with debug assertions, rows a step must write and checkpoints it may not read are filled with NaN.

@@ -89,6 +89,8 @@ pub struct StateGroupInfo {
     pub checkpoint_form: Option<&'static str>,
     /// Where a token lies among the slots, if there are any: `left` or `right`.
     pub checkpoint_alignment: Option<&'static str>,
+    /// The graph that commits a kept prefix where the host cannot, as the configuration names the file.
+    pub commit_graph: Option<String>,
 }
 
 /// A drafting head.
@@ -225,6 +227,7 @@ fn groups(source: &Source) -> Vec<StateGroupInfo> {
         checkpoints: 0,
         checkpoint_form: None,
         checkpoint_alignment: None,
+        commit_graph: None,
     });
     let mut groups: Vec<StateGroupInfo> = paged.collect();
     let tensors = graph.state.fixed.iter().zip(&graph.types.fixed);
@@ -262,6 +265,7 @@ fn fixed_group(spec: &FixedSpec, element: DataType, tensor: &FixedTensor) -> Sta
             CheckpointAlignment::Left => "left",
             CheckpointAlignment::Right => "right",
         }),
+        commit_graph: tensor.commit_filename.clone(),
     }
 }
 
@@ -339,11 +343,12 @@ impl fmt::Display for StateGroupInfo {
             },
             self.layout,
         )?;
-        match (self.checkpoint_form, self.checkpoint_alignment) {
-            (Some(form), Some(alignment)) => {
-                write!(f, ", checkpoints {form}:{} {alignment}", self.checkpoints)
-            }
-            _ => Ok(()),
+        if let (Some(form), Some(alignment)) = (self.checkpoint_form, self.checkpoint_alignment) {
+            write!(f, ", checkpoints {form}:{} {alignment}", self.checkpoints)?;
+        }
+        match &self.commit_graph {
+            Some(file) => write!(f, ", committed by `{file}`"),
+            None => Ok(()),
         }
     }
 }

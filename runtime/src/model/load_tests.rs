@@ -36,6 +36,7 @@ impl Model {
         Self {
             folder: SOURCE.folder.clone(),
             info: ModelInfo::new(&SOURCE, Provider::Cpu, &limits),
+            commit: None,
             device: Arc::new(HostDevice),
             config,
             decoder,

@@ -17,6 +17,8 @@ pub(crate) mod tensor_spec;
 #[cfg(test)]
 pub(crate) mod test_onnx;
 #[cfg(test)]
+pub(crate) mod test_specs;
+#[cfg(test)]
 pub(crate) mod test_toy;
 mod verify;
 

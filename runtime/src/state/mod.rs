@@ -24,6 +24,8 @@ mod reservation;
 mod select;
 mod slot;
 #[cfg(test)]
+pub(crate) mod test_vectors;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use commit::Committer;

@@ -5,4 +5,3 @@ mod commit;
 mod pool;
 mod replay;
 mod select;
-mod specs;

@@ -227,6 +227,13 @@ fn cuda_models_are_verified_as_far_as_a_cpu_can() {
             text.contains("verified: model.onnx") && text.contains("another provider"),
             "{text}"
         );
+        for kind in ["causal_conv", "gated_delta_net"] {
+            let file = format!("commit.{kind}.onnx");
+            let opened = text
+                .lines()
+                .any(|line| line.contains(&file) && line.contains("opens in ONNX Runtime"));
+            assert_eq!(opened, spelling == "pawl", "{file}: {text}");
+        }
     }
 }
 

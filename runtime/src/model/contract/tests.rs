@@ -1,5 +1,6 @@
 //! One agreeing model per layout, and every way a graph can disagree with it.
 
+mod commits;
 mod weights;
 
 use super::*;
@@ -454,6 +455,7 @@ fn state_by_rows_is_checked_in_its_own_layout() {
 fn every_code_is_tested() {
     let tests = [
         include_str!("tests.rs"),
+        include_str!("tests/commits.rs"),
         include_str!("tests/weights.rs"),
         include_str!("wiring_tests.rs"),
     ]

@@ -1,11 +1,12 @@
 //! What a kept prefix restores on the host, against fixed vectors of known results and equations in double precision.
 
-use super::specs::{conv, delta, kind, per_key, series, tensor};
 use crate::device::{Buffer, ElementType};
 use crate::model::spec::{FixedBuffers, FixedSpec};
+use crate::model::test_specs::{conv, delta, per_key, series, tensor};
 use crate::state::capture::{CaptureKind, Take};
 use crate::state::commit::{Committer, Partial};
 use crate::state::pool::Tensor;
+use crate::state::test_vectors::{AFTER, AFTER_PER_KEY, BEFORE, DECAYS, DELTAS, KEY_DECAYS, KEYS};
 use crate::state::{Source, StateError};
 use genai_config_schema::{CheckpointAlignment, StateOperator};
 use proptest::prelude::*;
@@ -16,6 +17,10 @@ const TRANSITIONS: [[f32; 8]; 3] = [
     [1.0, 0.5, 4.0, 5.0, 5.0, 6.0, 7.0, 8.0],
     [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0],
 ];
+
+fn kind(spec: &FixedSpec) -> CaptureKind {
+    CaptureKind::of(spec, spec.checkpoints.as_ref().unwrap()).unwrap()
+}
 
 /// A bank of two rows, the first of which is `before`, and the slots of a step of one row; the rest is NaN.
 fn buffers(spec: &FixedSpec, before: &[f32], slots: &[&[f32]]) -> FixedBuffers {
@@ -79,46 +84,6 @@ fn known_recurrent_states() {
         "the third transition has decay 1 and delta 0"
     );
 }
-
-/// Two tokens of Hk 2, Hv 4, Dv 2, Dk 3: decays per head and per key element, keys, deltas.
-pub(super) const DECAYS: [[f32; 4]; 2] = [[1.0, 0.5, 0.25, 2.0], [0.5, 1.0, 2.0, 0.25]];
-pub(super) const KEY_DECAYS: [[f32; 12]; 2] = [
-    [1.0, 0.5, 2.0, 0.5, 0.25, 1.0, 0.0, 1.0, 2.0, 0.5, 0.5, 1.0],
-    [2.0, 1.0, 0.5, 1.0, 1.0, 0.0, 0.25, 2.0, 1.0, 1.0, 0.5, 0.5],
-];
-pub(super) const KEYS: [[f32; 6]; 2] = [
-    [1.0, 2.0, 3.0, 4.0, -1.0, 0.5],
-    [2.0, 0.0, 1.0, 1.0, 1.0, -2.0],
-];
-pub(super) const DELTAS: [[f32; 8]; 2] = [
-    [1.0, 2.0, 3.0, 4.0, -1.0, 0.5, 0.0, 1.0],
-    [2.0, -1.0, 1.0, 0.0, 0.5, 0.5, -2.0, 3.0],
-];
-/// Head `h` is `h + 1` throughout.
-pub(super) const BEFORE: [f32; 24] = [
-    1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 4.0,
-    4.0, 4.0, 4.0, 4.0, 4.0,
-];
-pub(super) const AFTER: [[f32; 24]; 2] = [
-    [
-        2.0, 3.0, 4.0, 3.0, 5.0, 7.0, 4.0, 7.0, 10.0, 5.0, 9.0, 13.0, -3.25, 1.75, 0.25, 2.75,
-        0.25, 1.0, 8.0, 8.0, 8.0, 12.0, 7.0, 8.5,
-    ],
-    [
-        5.0, 1.5, 4.0, -0.5, 2.5, 2.5, 6.0, 7.0, 11.0, 5.0, 9.0, 13.0, -6.0, 4.0, -0.5, 6.0, 1.0,
-        1.0, 0.0, 0.0, 6.0, 6.0, 4.75, -3.875,
-    ],
-];
-pub(super) const AFTER_PER_KEY: [[f32; 24]; 2] = [
-    [
-        2.0, 2.5, 5.0, 3.0, 4.5, 8.0, 4.0, 6.5, 11.0, 5.0, 8.5, 14.0, -4.0, 4.0, 5.5, 2.0, 2.5,
-        6.25, 2.0, 2.0, 4.0, 6.0, 1.0, 4.5,
-    ],
-    [
-        8.0, 2.5, 4.5, 4.0, 4.5, 3.0, 6.0, 6.5, 1.0, 5.0, 8.5, 0.0, -0.5, 8.5, 4.5, 1.0, 5.5, 5.25,
-        0.0, -1.0, 6.0, 9.0, 3.5, -3.75,
-    ],
-];
 
 #[test]
 fn heads_share_keys_and_have_extents_of_their_own() {

@@ -1,7 +1,8 @@
 //! Small composites of odd geometry, and a stand-in for the graph that computes state token by token.
 
-use crate::device::{ElementType, HostDevice};
+use crate::device::{Distant, ElementType, HostDevice};
 use crate::exec::StepInputs;
+use crate::exec::commit::tests::commit_graphs;
 use crate::ids::RequestId;
 use crate::kv::KvPool;
 use crate::model::spec::{
@@ -34,6 +35,9 @@ pub(crate) enum Form {
     Absent,
     State(usize),
     Update(usize),
+    /// As `Update`, on a device that the host cannot touch: operators meet state by rows, and graphs commit. There are
+    /// some for 1, 3 and 8 slots.
+    Distant(usize),
 }
 
 fn checkpoints(form: Form, width: usize, row: usize, right: bool) -> Option<CheckpointSpec> {
@@ -52,7 +56,7 @@ fn checkpoints(form: Form, width: usize, row: usize, right: bool) -> Option<Chec
             alignment,
             width: row,
         }),
-        Form::Update(count) => Some(CheckpointSpec {
+        Form::Update(count) | Form::Distant(count) => Some(CheckpointSpec {
             output,
             count,
             form: CheckpointForm::Update,
@@ -66,7 +70,10 @@ pub(crate) fn state_spec(form: Form) -> StateSpec {
     let tensor = |operator, name: &str, row_shape: Vec<usize>, key_heads, checkpoints| FixedSpec {
         layer: 0,
         operator,
-        layout: StateLayout::Bank,
+        layout: match form {
+            Form::Distant(_) => StateLayout::Rows,
+            Form::Absent | Form::State(_) | Form::Update(_) => StateLayout::Bank,
+        },
         element: ElementType::F32,
         input: name.to_owned(),
         output: format!("present.{name}"),
@@ -118,7 +125,18 @@ pub(crate) fn paged_spec() -> PagedSpec {
 
 pub(crate) fn composite(form: Form, slots: usize, blocks: usize, head: bool) -> Composite {
     let device = HostDevice;
-    let state = StatePool::new(&state_spec(form), slots, slots + 2, &device).unwrap();
+    let spec = state_spec(form);
+    let state = match form {
+        Form::Distant(count) => {
+            let names = ["conv", "delta"].map(|name| format!("{name}-{count}"));
+            let graphs = commit_graphs(&spec.fixed, &names.each_ref().map(String::as_str));
+            StatePool::with_commit(&spec, slots, slots + 2, (&Distant, Some(graphs)))
+        }
+        Form::Absent | Form::State(_) | Form::Update(_) => {
+            StatePool::new(&spec, slots, slots + 2, &device)
+        }
+    };
+    let state = state.unwrap();
     let kv = KvPool::new(&paged_spec(), blocks, &device).unwrap();
     let head = head.then(|| KvPool::new(&paged_spec(), blocks, &device).unwrap());
     Composite::new(slots, Some(state), Some(kv), head)
@@ -234,6 +252,15 @@ pub(crate) fn run_fixed(
             Form::Absent => panic!("nothing to capture into"),
             Form::State(w) => (t, w - n + t, [conv_row.clone(), delta_row.clone()]),
             Form::Update(_) => (t, t, [value, transition]),
+            Form::Distant(count) => {
+                capture_by_rows(
+                    [&mut *conv, &mut *delta],
+                    (count, row, t),
+                    &value,
+                    &transition,
+                );
+                continue;
+            }
         };
         for ((buffers, part), slot) in [&mut *conv, &mut *delta]
             .into_iter()
@@ -248,6 +275,28 @@ pub(crate) fn run_fixed(
     conv.bank.write_row_f32(write, &conv_row).unwrap();
     delta.bank.write_row_f32(write, &delta_row).unwrap();
     states
+}
+
+/// Captures token `t` of a row as operators do that meet state by rows: values one after the other, of recurrent
+/// transitions all decays, all keys, all deltas.
+fn capture_by_rows(
+    [conv, delta]: [&mut FixedBuffers; 2],
+    (count, row, t): (usize, usize, usize),
+    value: &[f32],
+    transition: &[f32],
+) {
+    let staging = |buffers: &mut FixedBuffers, start: usize, part: &[f32]| {
+        let staging = buffers.checkpoints.as_mut().unwrap().as_f32_mut().unwrap();
+        staging[start..start + part.len()].copy_from_slice(part);
+    };
+    staging(conv, (row * count + t) * CHANNELS, value);
+    let mut section = row * count * transition.len();
+    let (decay, rest) = transition.split_at(VALUE_HEADS);
+    let (key, deltas) = rest.split_at(KEY_HEADS * KEY_DIM);
+    for part in [decay, key, deltas] {
+        staging(delta, section + t * part.len(), part);
+        section += count * part.len();
+    }
 }
 
 /// A paged layer over one row: keys are tokens. Returns the history that the row reads, its own tokens included.

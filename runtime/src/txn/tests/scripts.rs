@@ -132,7 +132,7 @@ impl Script {
         match self.form {
             _ if !self.fixed => usize::MAX,
             Form::Absent => 0,
-            Form::State(window) | Form::Update(window) => window,
+            Form::State(window) | Form::Update(window) | Form::Distant(window) => window,
         }
     }
 
@@ -395,6 +395,7 @@ fn form() -> impl Strategy<Value = Form> {
         Just(Form::Absent),
         (1usize..=8).prop_map(Form::State),
         (1usize..=8).prop_map(Form::Update),
+        prop::sample::select(vec![1, 3, 8]).prop_map(Form::Distant),
     ]
 }
 

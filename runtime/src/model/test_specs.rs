@@ -1,14 +1,13 @@
-//! Tensors of odd geometry.
+//! Fixed tensors for tests, by operator, form and layout.
 
+use super::spec::{CheckpointSpec, FixedSpec};
 use crate::device::ElementType;
-use crate::model::spec::{CheckpointSpec, FixedSpec};
-use crate::state::capture::CaptureKind;
 use genai_config_schema::{
     CheckpointAlignment, CheckpointForm, StateDecay, StateLayout, StateOperator,
 };
 
 /// A tensor whose checkpoints have `count` slots in the layout of the host, aligned left, in the form `update`.
-pub(super) fn tensor(operator: StateOperator, row_shape: &[usize], count: usize) -> FixedSpec {
+pub(crate) fn tensor(operator: StateOperator, row_shape: &[usize], count: usize) -> FixedSpec {
     let mut spec = FixedSpec {
         layer: 3,
         operator,
@@ -32,12 +31,12 @@ pub(super) fn tensor(operator: StateOperator, row_shape: &[usize], count: usize)
 }
 
 /// A convolution of so many channels and samples.
-pub(super) fn conv(row: [usize; 2], count: usize) -> FixedSpec {
+pub(crate) fn conv(row: [usize; 2], count: usize) -> FixedSpec {
     tensor(StateOperator::CausalConv, &row, count)
 }
 
 /// Gated DeltaNet with a row `[value heads, value dim, key dim]`.
-pub(super) fn delta(key_heads: usize, row: [usize; 3], count: usize) -> FixedSpec {
+pub(crate) fn delta(key_heads: usize, row: [usize; 3], count: usize) -> FixedSpec {
     let mut spec = tensor(StateOperator::GatedDeltaNet, &row, count);
     spec.key_heads = Some(key_heads);
     settle(&mut spec);
@@ -45,14 +44,14 @@ pub(super) fn delta(key_heads: usize, row: [usize; 3], count: usize) -> FixedSpe
 }
 
 /// With a decay per key element.
-pub(super) fn per_key(mut spec: FixedSpec) -> FixedSpec {
+pub(crate) fn per_key(mut spec: FixedSpec) -> FixedSpec {
     spec.decay = StateDecay::PerKey;
     settle(&mut spec);
     spec
 }
 
 /// With slots that are states.
-pub(super) fn series(mut spec: FixedSpec, alignment: CheckpointAlignment) -> FixedSpec {
+pub(crate) fn series(mut spec: FixedSpec, alignment: CheckpointAlignment) -> FixedSpec {
     if let Some(checkpoints) = &mut spec.checkpoints {
         checkpoints.form = CheckpointForm::State;
         checkpoints.alignment = alignment;
@@ -61,9 +60,10 @@ pub(super) fn series(mut spec: FixedSpec, alignment: CheckpointAlignment) -> Fix
     spec
 }
 
-/// What the pool makes of it.
-pub(super) fn kind(spec: &FixedSpec) -> CaptureKind {
-    CaptureKind::of(spec, spec.checkpoints.as_ref().unwrap()).unwrap()
+/// As operators have it that meet state by rows.
+pub(crate) fn by_rows(mut spec: FixedSpec) -> FixedSpec {
+    spec.layout = StateLayout::Rows;
+    spec
 }
 
 /// Gives the checkpoints the width of their kind.
