@@ -199,7 +199,7 @@ fn every_length(most: usize) -> CommitRows {
         let of = |row: &usize| i64::try_from(of(*row)).unwrap();
         shuffled.iter().map(of).collect()
     };
-    assert!(rows % 5 != 0);
+    assert!(!rows.is_multiple_of(5));
     CommitRows {
         batch_rows: list(&|row| row),
         read_rows: list(&|row| 2 * row),
@@ -210,7 +210,7 @@ fn every_length(most: usize) -> CommitRows {
 
 /// Fills the bank and the kept transitions of every row; what is not kept is NaN. Returns the transitions of each row.
 fn fill(case: &mut Case, kept_of: &dyn Fn(usize) -> usize) -> Vec<Vec<Vec<f32>>> {
-    let mut random = noise(case.step_rows as u32);
+    let mut random = noise(u32::try_from(case.step_rows).unwrap());
     let bank: Vec<f32> = std::iter::repeat_with(&mut random).take(4096).collect();
     floats(&mut case.buffers.bank, bank);
     case.staging().as_f32_mut().unwrap().fill(f32::NAN);

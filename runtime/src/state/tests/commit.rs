@@ -231,7 +231,11 @@ fn compare(mut host: World, mut device: World, exact: bool) -> f32 {
 }
 
 fn host_inactive(slot: usize) -> Bank {
-    if slot % 2 == 0 { Bank::Zero } else { Bank::One }
+    if slot.is_multiple_of(2) {
+        Bank::Zero
+    } else {
+        Bank::One
+    }
 }
 
 #[test]
