@@ -147,7 +147,7 @@ fn settings_must_be_objects() {
     }
     let bytes = folder(&[]);
     fs::write(bytes.path().join("config.json"), b"{\"a\":\"\xFF\"}").unwrap();
-    assert!(refused(bytes.path()).contains("config.json: is not valid JSON"));
+    assert!(refused(bytes.path()).contains("config.json: is not UTF-8 text"));
 }
 
 #[cfg(unix)]

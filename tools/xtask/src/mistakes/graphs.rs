@@ -43,20 +43,19 @@ pub(super) const KERNELS: &[Mistake] = &[
     Mistake {
         name: "rejected-drafts-kept-on-real-graphs",
         file: "runtime/src/state/reservation.rs",
-        text: "let kept = row.kept_tokens()?;",
-        replacement: "let kept = NonZeroUsize::new(row.tokens).unwrap_or(NonZeroUsize::MIN);",
+        text: "for (index, row) in rows.iter().enumerate() {
+        let source = source(tensor, row, row.kept_tokens()?)",
+        replacement: "for (index, row) in rows.iter().enumerate() {
+        let kept = NonZeroUsize::new(row.tokens).unwrap_or(NonZeroUsize::MIN);
+        let source = source(tensor, row, kept)",
         test: speculation("equality::gated_delta_attention_and_a_head"),
     },
     Mistake {
         name: "conv-skipped-on-real-graphs",
         file: "runtime/src/state/reservation.rs",
-        text: "let Some((spec, kind)) = &plan.checkpoints else {
-                    continue;
-                };",
-        replacement:
-            "let Some((spec, kind)) = plan.checkpoints.as_ref().filter(|_| tensor != 0) else {
-                    continue;
-                };",
+        text: "let partial = partial_rows(tensor, &self.rows)?;",
+        replacement: "let mut partial = partial_rows(tensor, &self.rows)?;
+            partial.retain(|_| index != 0);",
         test: speculation(COMMITTED),
     },
     Mistake {

@@ -4,6 +4,7 @@ use super::{Mistake, unit};
 
 const SELECT: &str = "runtime/src/state/select.rs";
 const RESERVATION: &str = "runtime/src/state/reservation.rs";
+const COMMIT: &str = "runtime/src/state/commit.rs";
 const POOL: &str = "runtime/src/state/pool.rs";
 const LAYOUT: &str = "runtime/src/state/layout.rs";
 
@@ -57,39 +58,37 @@ pub(super) const SELECTION: &[Mistake] = &[
     Mistake {
         name: "convolution-skipped",
         file: RESERVATION,
-        text: "let Some((spec, kind)) = &plan.checkpoints else {
-                    continue;
-                };",
-        replacement:
-            "let Some((spec, kind)) = plan.checkpoints.as_ref().filter(|_| tensor != 0) else {
-                    continue;
-                };",
+        text: "let partial = partial_rows(tensor, &self.rows)?;",
+        replacement: "let mut partial = partial_rows(tensor, &self.rows)?;
+            partial.retain(|_| index != 0);",
         test: unit(PARTIAL),
     },
     Mistake {
         name: "recurrence-skipped",
         file: RESERVATION,
-        text: "let Some((spec, kind)) = &plan.checkpoints else {
-                    continue;
-                };",
-        replacement:
-            "let Some((spec, kind)) = plan.checkpoints.as_ref().filter(|_| tensor == 0) else {
-                    continue;
-                };",
+        text: "let partial = partial_rows(tensor, &self.rows)?;",
+        replacement: "let mut partial = partial_rows(tensor, &self.rows)?;
+            partial.retain(|_| index == 0);",
         test: unit(PARTIAL),
     },
     Mistake {
         name: "recurrence-clamped-to-the-history",
         file: RESERVATION,
-        text: "let kept = row.kept_tokens()?;",
-        replacement: "let kept = row.kept_tokens()?.min(NonZeroUsize::MIN.saturating_add(2));",
+        text: "kind.take(source)",
+        replacement: "match kind.take(source) {
+            Take::Replay(kept) => Take::Replay(kept.min(3)),
+            other => other,
+        }",
         test: unit(SCRIPTS),
     },
     Mistake {
         name: "kept-ignored-by-state",
         file: RESERVATION,
-        text: "let kept = row.kept_tokens()?;",
-        replacement: "let kept = NonZeroUsize::new(row.tokens).unwrap_or(NonZeroUsize::MIN);",
+        text: "for (index, row) in rows.iter().enumerate() {
+        let source = source(tensor, row, row.kept_tokens()?)",
+        replacement: "for (index, row) in rows.iter().enumerate() {
+        let kept = NonZeroUsize::new(row.tokens).unwrap_or(NonZeroUsize::MIN);
+        let source = source(tensor, row, kept)",
         test: unit(PARTIAL),
     },
     Mistake {
@@ -111,9 +110,9 @@ pub(super) const SELECTION: &[Mistake] = &[
     },
     Mistake {
         name: "stride-from-the-kept-count",
-        file: RESERVATION,
-        text: "SeriesLayout::new(spec.count, rows, spec.width)",
-        replacement: "SeriesLayout::new(spec.count, kept.get().max(index + 1), spec.width)",
+        file: COMMIT,
+        text: "SeriesLayout::new(checkpoints.count, step_rows, checkpoints.width)",
+        replacement: "SeriesLayout::new(checkpoints.count, row.batch + 1, checkpoints.width)",
         test: unit(SCRIPTS),
     },
     Mistake {
@@ -150,12 +149,10 @@ pub(super) const BANKS: &[Mistake] = &[
     },
     Mistake {
         name: "replayed-from-the-final-state",
-        file: RESERVATION,
-        text: "let rows = [range(row.read), range(row.write)];
-    let [before, into] = buffers.bank.as_f32_mut()?.get_disjoint_mut(rows).ok()?;",
-        replacement: "let rows = [range(row.read), range(row.write)];
-    let [_, into] = buffers.bank.as_f32_mut()?.get_disjoint_mut(rows).ok()?;
-    let before = &*into.to_vec();",
+        file: COMMIT,
+        text: "let [before, into] = buffers.bank.as_f32_mut()?.get_disjoint_mut(rows).ok()?;",
+        replacement: "let [_, into] = buffers.bank.as_f32_mut()?.get_disjoint_mut(rows).ok()?;
+            let before = &*into.to_vec();",
         test: unit(PARTIAL),
     },
     Mistake {
