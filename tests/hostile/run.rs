@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use super::case::{Case, HERE, Output};
 
@@ -207,48 +207,27 @@ fn resident(status: &str) -> Option<u64> {
     Some(kibibytes << 10)
 }
 
-/// A tool beside this program, no older than its sources.
+/// A tool beside this program, no older than what it was built from.
 pub(crate) fn tool(name: &str) -> PathBuf {
     let program = std::env::current_exe().unwrap();
-    let folder = program.ancestors().nth(2).unwrap();
-    let tool = folder.join(name);
-    let built = fs::metadata(&tool).and_then(|found| found.modified());
-    let fresh = built.is_ok_and(|built| built >= newest_source());
+    let tool = program.ancestors().nth(2).unwrap().join(name);
     assert!(
-        fresh,
+        is_fresh(&tool).unwrap_or(false),
         "{} is absent or older than its sources: `cargo build -p build-model -p pawl-cli` builds it",
         tool.display()
     );
     tool
 }
 
-fn newest_source() -> SystemTime {
-    static NEWEST: std::sync::OnceLock<SystemTime> = std::sync::OnceLock::new();
-    *NEWEST.get_or_init(|| {
-        let root = pawl_tests::workspace();
-        let folders = [
-            "builder/src",
-            "genai_config_schema/src",
-            "models/src",
-            "runtime/src",
-            "tools/build-model/src",
-            "tools/pawl-cli/src",
-        ];
-        let mut newest = SystemTime::UNIX_EPOCH;
-        for folder in folders {
-            for (path, _) in snapshot(&root.join(folder)) {
-                let within = path.strip_prefix(&root).unwrap();
-                let tests = within.to_str().is_some_and(|path| path.contains("test"));
-                if !tests
-                    && let Ok(changed) = fs::metadata(&path).and_then(|found| found.modified())
-                {
-                    newest = newest.max(changed);
-                }
-            }
-        }
-        assert!(newest > SystemTime::UNIX_EPOCH, "no source was found");
-        newest
-    })
+/// Whether a program is newer than every file that cargo's list beside it names.
+fn is_fresh(tool: &Path) -> Option<bool> {
+    let changed = |path: &Path| fs::metadata(path).ok()?.modified().ok();
+    let built = changed(tool)?;
+    let list = fs::read_to_string(tool.with_extension("d")).ok()?;
+    let (_, sources) = list.lines().next()?.split_once(": ")?;
+    let sources = sources.replace("\\ ", "\0");
+    let mut sources = sources.split(' ').map(|path| path.replace('\0', " "));
+    Some(sources.all(|path| changed(Path::new(&path)).is_some_and(|at| at <= built)))
 }
 
 /// What lies in a folder: kinds, sizes, links and contents.
