@@ -55,6 +55,31 @@ pub(crate) fn run(root: &Path, names: &[String]) -> Result<(), ChoreError> {
     ChoreError::unless_empty("mistakes", &failures)
 }
 
+/// A test binary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Binary {
+    package: &'static str,
+    target: Option<&'static str>,
+    /// How much the runtime is optimised. A build takes longer than most tests; only kernels need any.
+    level: u8,
+}
+
+impl Binary {
+    fn of(test: Test) -> Self {
+        let Test {
+            package,
+            target,
+            name,
+        } = test;
+        let computes = target.is_some() || name.starts_with("kernels::");
+        Self {
+            package,
+            target,
+            level: u8::from(computes),
+        }
+    }
+}
+
 /// The copy and what its tests need.
 struct Bench {
     copy: Copy,
@@ -64,13 +89,15 @@ struct Bench {
 impl Bench {
     /// Every test that a mistake names passes without one.
     fn pass_without(&self, mistakes: &[&Mistake]) -> Result<(), ChoreError> {
-        let mut binaries: BTreeMap<(&str, Option<&str>), BTreeSet<&str>> = BTreeMap::new();
+        let mut binaries: BTreeMap<Binary, BTreeSet<&str>> = BTreeMap::new();
         for test in mistakes.iter().map(|mistake| mistake.test) {
-            let tests = binaries.entry((test.package, test.target)).or_default();
-            tests.insert(test.name);
+            binaries
+                .entry(Binary::of(test))
+                .or_default()
+                .insert(test.name);
         }
-        for ((package, target), tests) in binaries {
-            let binary = self.build(package, target)?.map_err(ChoreError::Command)?;
+        for (of, tests) in binaries {
+            let binary = self.build(of)?.map_err(ChoreError::Command)?;
             for test in &tests {
                 let verdict = self.judge(&binary, test)?;
                 if verdict != Verdict::Survived {
@@ -78,7 +105,11 @@ impl Bench {
                     return Err(ChoreError::Command(message));
                 }
             }
-            println!("{} tests of {package} pass without a mistake", tests.len());
+            println!(
+                "{} tests of {} pass without a mistake",
+                tests.len(),
+                of.package
+            );
         }
         Ok(())
     }
@@ -87,13 +118,8 @@ impl Bench {
     fn make(&self, mistake: &Mistake) -> Result<Verdict, ChoreError> {
         let (text, file) = (self.copy.read(mistake.file)?, Path::new(mistake.file));
         self.copy.write(file, mistake.apply(&text)?.as_bytes())?;
-        let Test {
-            package,
-            target,
-            name,
-        } = mistake.test;
-        let verdict = match self.build(package, target) {
-            Ok(Ok(binary)) => self.judge(&binary, name),
+        let verdict = match self.build(Binary::of(mistake.test)) {
+            Ok(Ok(binary)) => self.judge(&binary, mistake.test.name),
             Ok(Err(reason)) => Ok(Verdict::Useless(reason)),
             Err(error) => Err(error),
         };
@@ -101,22 +127,18 @@ impl Bench {
         verdict
     }
 
-    /// Builds the tests of a package: the binary, or the compiler's first complaint. With little optimisation, as a build
-    /// takes longer than any of these tests.
-    fn build(
-        &self,
-        package: &str,
-        target: Option<&str>,
-    ) -> Result<Result<PathBuf, String>, ChoreError> {
+    /// Builds the tests of a package: the binary, or the compiler's first complaint.
+    fn build(&self, of: Binary) -> Result<Result<PathBuf, String>, ChoreError> {
         let mut command = Command::new("cargo");
         command
             .current_dir(&self.copy.tree)
             .env("CARGO_TARGET_DIR", &self.copy.target)
-            .args(["test", "--no-run", "--package", package])
+            .args(["test", "--no-run", "--package", of.package])
             .args(["--message-format", "json-render-diagnostics"])
-            .args(["--config", "profile.dev.package.pawl.opt-level=1"])
-            .args(["--config", "profile.dev.debug=false"]);
-        match target {
+            .args(["--config", "profile.dev.debug=false"])
+            .arg("--config")
+            .arg(format!("profile.dev.package.pawl.opt-level={}", of.level));
+        match of.target {
             Some(name) => command.args(["--test", name]),
             None => command.arg("--lib"),
         };

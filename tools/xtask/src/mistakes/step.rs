@@ -43,7 +43,7 @@ pub(super) const CACHE: &[Mistake] = &[
         file: KV,
         text: "let surplus = row.taken.split_off(kept.min(row.taken.len()));",
         replacement: "let surplus = row.taken.split_off(row.taken.len().max(kept));",
-        test: unit(PARTIAL),
+        test: unit(SCRIPTS),
     },
     Mistake {
         name: "taken-blocks-not-given-back",
