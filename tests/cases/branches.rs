@@ -10,8 +10,8 @@
 )]
 
 use pawl::{
-    Engine, EngineOptions, ErrorCode, Event, Kept, LoadOptions, Model, Request, RequestHandle,
-    Reuse, SamplingParams, Speculation,
+    Engine, EngineOptions, ErrorCode, Event, Kept, LoadOptions, Model, ObservedStep, Request,
+    RequestHandle, Reuse, SamplingParams, Speculation,
 };
 use pawl_builder::CheckpointOption;
 use pawl_tests::export::Export;
@@ -203,6 +203,60 @@ fn rewound_to_every_position() {
         work.generate(greedy(&[5])).unwrap();
         assert_eq!(work.kept_states().held, 2);
     }
+}
+
+/// Going back runs the tokens between the nearest state and the position, and nothing else.
+#[test]
+fn going_back_runs_what_lies_between() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    for (name, form, between) in [
+        ("qwen3_5-odd", CheckpointOption::Update(8), 9),
+        ("llama-odd", CheckpointOption::None, 0),
+    ] {
+        let export = Export::of(name, form);
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        let options = options().observe_steps(move |step: &ObservedStep<'_>| {
+            let run = step.rows().iter().map(pawl::ObservedRow::run);
+            counted.fetch_add(run.sum(), Ordering::Relaxed);
+        });
+        let work = engine(&export, &LoadOptions::default(), &options);
+        // 21 tokens are kept twice, then 60 of the same text and 25 of another.
+        let (first, text) = keep(&work, &words(4, 13));
+        let other = first.fork().unwrap();
+        let read = |ids: Vec<u32>, from: &Kept| {
+            let read = greedy(&ids).max_new_tokens(0).keep_state(true);
+            work.generate(read.continue_from(from.fork().unwrap()))
+        };
+        let long = read([&text[..], &words(5, 38)].concat(), &first);
+        let long = long.unwrap().kept.unwrap();
+        let aside = read([&text[..], &words(6, 3)].concat(), &other).unwrap();
+        let before = count.load(Ordering::Relaxed);
+        let back = long.rewind(30).unwrap();
+        assert_eq!(back.tokens().len(), 30);
+        let run = count.load(Ordering::Relaxed) - before;
+        assert_eq!(run, between, "{name}");
+        assert!(aside.kept.unwrap().is_held());
+    }
+}
+
+/// The engine's thread would wait for itself.
+#[test]
+fn a_draft_source_cannot_copy_states() {
+    let export = Export::of("llama-odd", CheckpointOption::None);
+    let work = engine(&export, &LoadOptions::default(), &options());
+    let (kept, text) = keep(&work, &words(1, 9));
+    let (told, answer) = std::sync::mpsc::channel();
+    let (told, inside) = (std::sync::Mutex::new(told), kept.clone());
+    let asking = greedy(&text).drafts(move |_: &[u32], _: usize| {
+        let error = inside.fork().unwrap_err();
+        let _ = told.lock().unwrap().send(error.code());
+        Vec::new()
+    });
+    assert_eq!(work.generate(asking).unwrap().tokens.len(), 9);
+    assert_eq!(answer.recv().unwrap(), ErrorCode::StepDiscarded);
+    assert!(kept.fork().is_ok());
 }
 
 /// A state that is gone is rewound all the same: its tokens are known. Room is made as for any request.

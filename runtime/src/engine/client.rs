@@ -1,16 +1,17 @@
 //! What every handle of an engine needs to reach its thread.
 
 use super::copies::CopyCommand;
-use super::kept::{EngineId, KeptCounters};
+use super::kept::{EngineId, KeptCounters, KeptError};
 use super::running::RequestHandle;
 use super::ticket::Turnstile;
 use super::worker::{Command, Submission};
 use crate::ids::RequestId;
 use crate::request::{ModelLimits, Request, SubmitError};
 use crate::saved::Layout;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::ThreadId;
 
 /// The way to an engine's thread, shared by the engine, its requests and its kept states. The thread outlives none of
 /// them: it ends with the last [`Engine`](super::Engine).
@@ -24,6 +25,7 @@ pub(super) struct Client {
     pub(super) layout: Layout,
     commands: Sender<Command>,
     next: AtomicU64,
+    thread: OnceLock<ThreadId>,
 }
 
 impl Client {
@@ -42,6 +44,7 @@ impl Client {
             layout,
             commands,
             next: AtomicU64::new(1),
+            thread: OnceLock::new(),
         }
     }
 
@@ -55,11 +58,27 @@ impl Client {
         let _ = self.commands.send(command);
     }
 
-    /// Asks the thread and waits for the answer, which it gives between two steps; `None` when it has ended.
-    pub(super) fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> CopyCommand) -> Option<T> {
+    /// Asks the thread for a copy and waits for the answer, which it gives between two steps.
+    ///
+    /// # Errors
+    /// Threads that have ended. The thread itself, in a draft source or an observer, would wait for ever: it is refused.
+    pub(super) fn ask<T>(
+        &self,
+        command: impl FnOnce(SyncSender<T>) -> CopyCommand,
+    ) -> Result<T, KeptError> {
+        if self.thread.get() == Some(&std::thread::current().id()) {
+            let reason = "states are not copied while a step runs".to_owned();
+            return Err(KeptError::Failed { reason });
+        }
         let (reply, answer) = sync_channel(1);
-        self.commands.send(Command::Copy(command(reply))).ok()?;
-        answer.recv().ok()
+        let sent = self.commands.send(Command::Copy(command(reply)));
+        sent.map_err(|_| KeptError::Stopped)?;
+        answer.recv().map_err(|_| KeptError::Stopped)
+    }
+
+    /// Tells which thread answers.
+    pub(super) fn served_by(&self, thread: ThreadId) {
+        let _ = self.thread.set(thread);
     }
 
     /// As [`Engine::submit`](super::Engine::submit).

@@ -4,7 +4,7 @@ use super::client::Client;
 use super::completion::{Completion, GenerateError};
 use super::copies::CopyCommand;
 use super::core::{self, Core};
-use super::kept::{Kept, KeptError, KeptStats};
+use super::kept::{Kept, KeptStats};
 use super::limits;
 use super::options::EngineOptions;
 use super::running::RequestHandle;
@@ -94,6 +94,7 @@ impl Engine {
                 reason: format!("engine thread: {error}"),
             })?;
         let client = Client::new(commands, limits, options.max_unfinished, counters, layout);
+        client.served_by(thread.thread().id());
         let shared = Shared {
             client: Arc::new(client),
             warnings,
@@ -267,7 +268,7 @@ impl Engine {
             client: Arc::clone(client),
             reply,
         });
-        Ok(kept.unwrap_or(Err(KeptError::Stopped))?)
+        Ok(kept??)
     }
 
     /// The model's tokenizer, where its folder has one.

@@ -160,7 +160,7 @@ impl Kept {
             client: Arc::clone(client),
             reply,
         });
-        let near = near.ok_or(KeptError::Stopped)?;
+        let near = near?;
         match near {
             Some(near) if near.tokens().len() == tokens => return Ok(near),
             _ => {}
@@ -176,6 +176,10 @@ impl Kept {
 
     /// Writes the state to a file, from which [`Engine::restore`](crate::Engine::restore) reads it, in this process or
     /// another. The file is replaced as a whole: whenever the process ends, it is what it was or complete.
+    ///
+    /// The file is in the safetensors format (float32 tensors by the graph's names, the tokens, a version and a checksum)
+    /// and tied to the model by a fingerprint of its graphs and of pages of every weight; `genai_config.json` and the
+    /// tokenizer are not part of that.
     ///
     /// ```no_run
     /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
@@ -194,7 +198,7 @@ impl Kept {
         let client = &self.0.client;
         let id = self.0.id;
         let image = client.ask(|reply| CopyCommand::Image { id, reply });
-        let image = image.unwrap_or(Err(KeptError::Stopped))?;
+        let image = image??;
         saved::write(path.as_ref(), &client.layout, &self.0.tokens, &image)
     }
 
@@ -205,7 +209,7 @@ impl Kept {
             client: Arc::clone(client),
             reply,
         });
-        forked.unwrap_or(Err(KeptError::Stopped))
+        forked?
     }
 
     /// Whether the state is kept by this engine.
