@@ -323,7 +323,10 @@ impl Bench {
         while let Ok(command) = self.commands.try_recv() {
             match command {
                 Command::Release(id) => self.core.release_kept(id),
-                other => panic!("unexpected {other:?}"),
+                other @ (Command::Submit(_)
+                | Command::Cancel(_)
+                | Command::Copy(_)
+                | Command::Shutdown) => panic!("unexpected {other:?}"),
             }
         }
     }
