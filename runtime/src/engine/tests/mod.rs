@@ -1,7 +1,6 @@
 //! The engine over a stand-in for the graph: state after every step, and steps that fail in every place.
 
 mod failures;
-mod kept;
 mod stand_in;
 mod state;
 mod stops;
