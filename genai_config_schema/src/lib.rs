@@ -89,7 +89,7 @@ mod wire;
 
 pub use error::{ConfigCode, ConfigError, ConfigErrors};
 pub use manifest::{Checkpoints, FixedTensor, Manifest, PagedGroup, PagedLayer, Spelling};
-pub use parse::{MAX_BYTES, MAX_DEPTH};
+pub use parse::{MAX_BYTES, MAX_DEPTH, parse_strict};
 pub use regular_file::{confined, open_regular, read_regular, read_regular_text, regular_size};
 pub use report::MAX_ERRORS;
 pub use schema::json_schema;

@@ -21,15 +21,7 @@ pub(crate) fn parse(text: &str, report: &mut Report) -> Option<Value> {
         report.damage(ConfigCode::TooLarge, "", message);
         return None;
     }
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    let node = Node {
-        path: String::new(),
-        depth: 0,
-        report,
-    };
-    let value = node
-        .deserialize(&mut deserializer)
-        .and_then(|value| deserializer.end().map(|()| value));
+    let value = read(text, report);
     match value {
         _ if report.has(ConfigCode::TooDeep) => None,
         Ok(value) => Some(value),
@@ -45,44 +37,99 @@ pub(crate) fn parse(text: &str, report: &mut Report) -> Option<Value> {
     }
 }
 
-/// A value about to be read.
-struct Node<'r> {
-    path: String,
-    depth: usize,
-    report: &'r mut Report,
+/// Parses the text of a settings file that is not ours. Readers differ in which of two equal keys they take, so a key
+/// that comes twice in one object is an error.
+///
+/// # Errors
+///
+/// Texts that are not JSON, and keys that come twice; the message says where.
+///
+/// ```
+/// let error = genai_config_schema::parse_strict(r#"{"eos": 1, "eos": 2}"#).unwrap_err();
+/// assert!(error.to_string().contains("\"eos\" appears twice"));
+/// ```
+pub fn parse_strict(text: &str) -> Result<Value, serde_json::Error> {
+    read(text, &mut Strict)
 }
 
-impl Node<'_> {
-    fn child(&mut self, path: String) -> Node<'_> {
-        Node {
-            path,
-            depth: self.depth + 1,
-            report: self.report,
-        }
-    }
+fn read(text: &str, watch: &mut impl Watch) -> Result<Value, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let node = Node {
+        path: String::new(),
+        depth: 0,
+        watch,
+    };
+    let value = node.deserialize(&mut deserializer)?;
+    deserializer.end().map(|()| value)
+}
 
-    /// True when this container lies too deep; it is skipped.
-    fn too_deep(&mut self) -> bool {
-        let deep = self.depth >= MAX_DEPTH;
-        if deep && !self.report.has(ConfigCode::TooDeep) {
+/// What is made of faults that `serde_json` lets pass.
+trait Watch {
+    /// Whether a container so deep at `path` is skipped.
+    fn too_deep(&mut self, path: &str, depth: usize) -> bool;
+
+    /// A key came twice in the object at `path`: an error ends the reading.
+    fn duplicate(&mut self, path: &str, key: &str) -> Result<(), String>;
+}
+
+/// All faults are gathered.
+impl Watch for Report {
+    fn too_deep(&mut self, path: &str, depth: usize) -> bool {
+        let deep = depth >= MAX_DEPTH;
+        if deep && !self.has(ConfigCode::TooDeep) {
             let message = format!("at most {MAX_DEPTH} levels are read");
-            self.report.damage(ConfigCode::TooDeep, &self.path, message);
+            self.damage(ConfigCode::TooDeep, path, message);
         }
         deep
     }
 
-    fn duplicate(&mut self, key: &str) {
-        let path = path::key(&self.path, key);
-        let in_group = self.path.starts_with("model.decoder.state_groups[");
+    fn duplicate(&mut self, path: &str, key: &str) -> Result<(), String> {
+        let in_group = path.starts_with("model.decoder.state_groups[");
         let code = match key {
             "state_update" | "key" | "value" | "state" if in_group => ConfigCode::C19,
             _ => ConfigCode::DuplicateKey,
         };
-        self.report.note(code, &path, "the key appears twice");
+        self.note(code, &path::key(path, key), "the key appears twice");
+        Ok(())
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Node<'_> {
+/// The first fault is the last. How deep a text may nest is left to `serde_json`.
+struct Strict;
+
+impl Watch for Strict {
+    fn too_deep(&mut self, _: &str, _: usize) -> bool {
+        false
+    }
+
+    fn duplicate(&mut self, _: &str, key: &str) -> Result<(), String> {
+        Err(format!("the key {key:?} appears twice"))
+    }
+}
+
+/// A value about to be read.
+struct Node<'w, W> {
+    path: String,
+    depth: usize,
+    watch: &'w mut W,
+}
+
+impl<W: Watch> Node<'_, W> {
+    fn child(&mut self, path: String) -> Node<'_, W> {
+        Node {
+            path,
+            depth: self.depth + 1,
+            watch: self.watch,
+        }
+    }
+
+    /// Whether this container is skipped.
+    fn too_deep(&mut self) -> bool {
+        self.watch.too_deep(&self.path, self.depth)
+    }
+}
+
+impl<'de, W: Watch> DeserializeSeed<'de> for Node<'_, W> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -90,7 +137,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Node<'_> {
+impl<'de, W: Watch> Visitor<'de> for Node<'_, W> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -146,11 +193,36 @@ impl<'de> Visitor<'de> for Node<'_> {
             let path = path::key(&self.path, &key);
             let value = object.next_value_seed(self.child(path))?;
             if values.contains_key(&key) {
-                self.duplicate(&key);
+                let told = self.watch.duplicate(&self.path, &key);
+                told.map_err(A::Error::custom)?;
             } else {
                 values.insert(key, value);
             }
         }
         Ok(Value::Object(values))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_those_of_the_usual_parser() {
+        let text =
+            r#"{"a": [1, -2, 3.5, null, true, "é"], "b": {"a": {}}, "c": 18446744073709551615}"#;
+        let usual: Value = serde_json::from_str(text).unwrap();
+        assert_eq!(parse_strict(text).unwrap(), usual);
+    }
+
+    #[test]
+    fn a_key_that_comes_twice_is_named() {
+        for text in [r#"{"k": 1, "k": 1}"#, r#"[{"x": {"k": 1, "k": 2}}]"#] {
+            let error = parse_strict(text).unwrap_err().to_string();
+            assert!(error.contains("\"k\" appears twice"), "{error}");
+        }
+        for text in ["{} 1", "{", "NaN", "1e999", r#""\ud800""#, &"[".repeat(200)] {
+            assert!(parse_strict(text).is_err(), "{text}");
+        }
     }
 }

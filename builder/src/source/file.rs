@@ -6,7 +6,6 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::json;
 use crate::error::BuildError;
 use crate::limits::SETTINGS_BYTES;
 
@@ -34,7 +33,7 @@ pub(super) fn read_text(path: &Path, most: u64) -> Result<String, BuildError> {
 /// Reads a settings file that holds one JSON object.
 pub(super) fn read_object(path: &Path) -> Result<Value, BuildError> {
     let text = read_text(path, SETTINGS_BYTES)?;
-    let value = json::parse(&text)
+    let value = genai_config_schema::parse_strict(&text)
         .map_err(|error| BuildError::input(path, "", format!("is not valid JSON: {error}")))?;
     match value {
         Value::Object(_) => Ok(value),

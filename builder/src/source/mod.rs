@@ -8,7 +8,6 @@ pub(crate) mod convert;
 mod file;
 mod header;
 mod index;
-mod json;
 #[cfg(test)]
 pub(crate) mod testing;
 mod unique;

@@ -91,12 +91,12 @@ fn groups_of_different_rows_stay_apart() {
             "\"num_hidden_layers\": 1",
             "\"num_hidden_layers\": 2, \"layer_types\": [\"a\", \"b\"]",
         )
-        .replace("\"shared_initializers\"", r#""XXX""#);
+        .replace("\"shared_initializers\"", r#""HERE""#);
     let group = r#"{"kind": "fixed", "operator": "causal_conv", "layer_ids": [1], "state_layout": "bank", "bindings": {
       "state": {"input": "past.%d.bank", "output": "present.%d.bank", "checkpoints": "checkpoints.%d"}},
      "checkpoint_count": 2, "checkpoint_alignment": "left", "checkpoint_form": "state"}],
    "shared_initializers""#;
-    let config = second.replace("],\n   \"XXX\"", &format!(",\n{group}"));
+    let config = second.replace("],\n   \"HERE\"", &format!(",\n{group}"));
     assert_ne!(config, second);
     fs::write(folder.path().join("genai_config.json"), config).unwrap();
     graph()

@@ -7,6 +7,7 @@ use crate::kv::KeysValues;
 use crate::txn::{HeadImage, StateImage};
 use safetensors::{Dtype, SafeTensors};
 use std::collections::{BTreeMap, HashMap};
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// Reads a state of a model with this layout, and the tokens that it has seen.
@@ -14,18 +15,14 @@ use std::path::Path;
 /// # Errors
 /// Files that cannot be read, are damaged, are no saved states, of another version, or of another model.
 pub(crate) fn read(path: &Path, layout: &Layout) -> Result<(Vec<u32>, StateImage), StateFileError> {
-    let failed = |source| StateFileError::file(path, source);
-    let found = std::fs::metadata(path).map_err(failed)?;
-    if !found.is_file() {
-        return Err(failed(std::io::Error::other("is not a regular file")));
-    }
-    let (size, most) = (found.len(), layout.most_bytes());
-    if size > most {
-        let reason = format!("it has {size} bytes, a state of this model at most {most}");
-        return Err(StateFileError::damaged(path, reason));
-    }
-    let bytes = std::fs::read(path).map_err(failed)?;
     let damaged = |error: &dyn std::fmt::Display| StateFileError::damaged(path, error);
+    let bytes = genai_config_schema::read_regular(path, layout.most_bytes());
+    let bytes = bytes.map_err(|error| {
+        if error.kind() == ErrorKind::FileTooLarge {
+            return damaged(&error);
+        }
+        StateFileError::file(path, error)
+    })?;
     let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|e| damaged(&e))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|e| damaged(&e))?;
     let entries = file.iter().map(|(name, view)| {
@@ -110,8 +107,8 @@ impl Contents<'_> {
             StateFileError::other_model(self.path, TOKENS, expected, found)
         };
         let entry = self.entries.get(TOKENS);
-        let entry = entry.filter(|entry| entry.dtype == Dtype::U32 && entry.shape.len() == 1);
-        let entry = entry.ok_or_else(|| other("[n] uint32".to_owned(), "absent".to_owned()))?;
+        let ids = entry.filter(|entry| entry.dtype == Dtype::U32 && entry.shape.len() == 1);
+        let entry = ids.ok_or_else(|| other("[n] U32".to_owned(), shown(entry)))?;
         let ids: Vec<u32> = words(entry.bytes).map(u32::from_le_bytes).collect();
         if ids.is_empty() || ids.len() > layout.most_tokens {
             let expected = format!("1 to {} tokens", layout.most_tokens);
@@ -158,16 +155,21 @@ impl Contents<'_> {
                 Ok(words(entry.bytes).map(f32::from_le_bytes).collect())
             }
             _ => {
-                let found = entry.map(|entry| format!("{:?} {:?}", entry.shape, entry.dtype));
+                let (expected, found) = (format!("{shape:?} F32"), shown(entry));
                 Err(StateFileError::other_model(
-                    self.path,
-                    name,
-                    format!("{shape:?} F32"),
-                    found.as_deref().unwrap_or("absent"),
+                    self.path, name, expected, found,
                 ))
             }
         }
     }
+}
+
+/// What a tensor is, for a message.
+fn shown(entry: Option<&Entry<&[u8]>>) -> String {
+    entry.map_or_else(
+        || "absent".to_owned(),
+        |entry| format!("{:?} {:?}", entry.shape, entry.dtype),
+    )
 }
 
 fn words(bytes: &[u8]) -> impl Iterator<Item = [u8; 4]> {

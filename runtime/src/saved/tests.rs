@@ -1,11 +1,14 @@
 //! Files that are whole, cut off, changed, and foreign.
 
+use super::format::{Entry, checksum};
 use super::layout::CacheLayout;
 use super::*;
 use crate::error::ErrorCode;
 use crate::kv::KeysValues;
 use crate::model::Fingerprint;
 use crate::txn::{HeadImage, StateImage};
+use safetensors::Dtype;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
@@ -231,10 +234,40 @@ fn the_fingerprint_decides() {
     assert!(message.contains("model is 0707"), "{message}");
 }
 
+/// Undamaged, of the right model, and with token ids that are signed.
+#[test]
+fn token_ids_of_another_type_are_shown() {
+    let (_folder, path, bytes) = saved();
+    let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let entry = |(name, view): (&str, safetensors::tensor::TensorView<'_>)| Entry {
+        name: name.to_owned(),
+        dtype: match name {
+            "tokens" => Dtype::I32,
+            _ => view.dtype(),
+        },
+        shape: view.shape().to_vec(),
+        bytes: view.data().to_vec(),
+    };
+    let entries: Vec<_> = file.iter().map(entry).collect();
+    let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+    let mut metadata: BTreeMap<_, _> = header.metadata().clone().unwrap().into_iter().collect();
+    let sum = checksum(&metadata, entries.iter().collect());
+    metadata.insert("sha256".to_owned(), sum);
+    let tensors = entries.into_iter().map(|entry| (entry.name.clone(), entry));
+    let metadata = Some(metadata.into_iter().collect());
+    safetensors::serialize_to_file(tensors, metadata, &path).unwrap();
+    let (code, message) = refused(&path, &layout());
+    assert_eq!(code, ErrorCode::StateForeign, "{message}");
+    assert!(
+        message.contains("tokens is [4] I32, expected [n] U32"),
+        "{message}"
+    );
+}
+
 #[test]
 fn other_files_are_no_states() {
     let (folder, path, bytes) = saved();
-    let tensor = safetensors::tensor::TensorView::new(safetensors::Dtype::U8, vec![1], &[0]);
+    let tensor = safetensors::tensor::TensorView::new(Dtype::U8, vec![1], &[0]);
     let weights = safetensors::serialize([("w", tensor.unwrap())], None).unwrap();
     fs::write(&path, weights).unwrap();
     let (code, message) = refused(&path, &layout());

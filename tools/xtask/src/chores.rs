@@ -53,7 +53,8 @@ fn demo_with(root: &Path, profile: &str) -> Result<(), ChoreError> {
     Ok(())
 }
 
-/// Runs every test: the workspace's with nextest where it is installed, then the documentation's.
+/// Runs every test: the workspace's with nextest where it is installed, then the documentation's. The programs are built
+/// first: tests that start them look at cargo's list of what they are made of, which building tests does not write.
 pub(crate) fn test(root: &Path) -> Result<(), ChoreError> {
     let library = setup::ensure(root)?;
     let with_library = |args: &[&str]| {
@@ -61,6 +62,7 @@ pub(crate) fn test(root: &Path) -> Result<(), ChoreError> {
         command.env("ORT_DYLIB_PATH", &library);
         command
     };
+    run(&mut with_library(&["build", "--bins", "--workspace"]))?;
     if has_nextest(root) {
         run(&mut with_library(&[
             "nextest",
