@@ -3,9 +3,11 @@
 //! An explicit option always wins over its variable, and a variable over the built-in default. A variable that is
 //! set but empty counts as not set; one that cannot be understood is an error, never ignored.
 
+use crate::speculate::{DraftPolicy, Speculation};
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// One environment variable: its name and what it does, for help texts.
 ///
@@ -36,6 +38,18 @@ pub(crate) const THREADS: Setting = Setting {
     meaning: "threads that one operator may use; without it as many as the machine has cores",
 };
 
+/// Where drafts come from.
+const SPECULATION: Setting = Setting {
+    name: "PAWL_SPECULATION",
+    meaning: "where drafts come from: off, ngram, mtp, tree or auto; without it mtp where the model has a head, else ngram",
+};
+
+/// Whether the number of drafts follows what they bring.
+const DRAFT_POLICY: Setting = Setting {
+    name: "PAWL_DRAFT_POLICY",
+    meaning: "`adaptive` drafts as much as pays, `fixed` always as much as allowed; without it adaptive",
+};
+
 /// Audits of the engine.
 const AUDIT: Setting = Setting {
     name: "PAWL_AUDIT",
@@ -50,7 +64,7 @@ const AUDIT: Setting = Setting {
 /// ```
 #[must_use]
 pub fn settings() -> &'static [Setting] {
-    &[LIBRARY, THREADS, AUDIT]
+    &[LIBRARY, THREADS, SPECULATION, DRAFT_POLICY, AUDIT]
 }
 
 /// A variable whose value cannot be understood.
@@ -77,6 +91,36 @@ pub struct SettingError {
 /// `ORT_DYLIB_PATH`.
 pub(crate) fn library() -> Option<PathBuf> {
     read(LIBRARY).map(PathBuf::from)
+}
+
+/// `PAWL_SPECULATION`.
+pub(crate) fn speculation() -> Result<Option<Speculation>, SettingError> {
+    let expected = "off, ngram, mtp, tree or auto";
+    read(SPECULATION)
+        .map(|value| parse(SPECULATION, value, expected))
+        .transpose()
+}
+
+/// `PAWL_DRAFT_POLICY`.
+pub(crate) fn draft_policy() -> Result<Option<DraftPolicy>, SettingError> {
+    let expected = "adaptive or fixed";
+    read(DRAFT_POLICY)
+        .map(|value| parse(DRAFT_POLICY, value, expected))
+        .transpose()
+}
+
+/// A value of a type that can be written as text.
+fn parse<T: FromStr>(
+    setting: Setting,
+    value: OsString,
+    expected: &'static str,
+) -> Result<T, SettingError> {
+    let parsed = value.to_str().and_then(|text| text.trim().parse().ok());
+    parsed.ok_or_else(|| SettingError {
+        name: setting.name,
+        value: value.to_string_lossy().into_owned(),
+        expected,
+    })
 }
 
 /// `PAWL_THREADS`.

@@ -7,8 +7,8 @@ use crate::ids::RequestId;
 use crate::request::{Advance, RequestError};
 use crate::sample::{Sampler, Scratch};
 use crate::schedule::{RowPlan, StepPlan};
-use crate::speculate::verify;
-use crate::txn::Keep;
+use crate::speculate::{Choice, Proposal, Round, Source, verify};
+use crate::txn::{Keep, StepRow};
 use std::num::NonZeroUsize;
 
 /// The decision about one row; nothing has changed yet.
@@ -19,18 +19,26 @@ pub(super) struct Decided {
     pub(super) past: usize,
     /// Tokens kept of the row: the known ones and the accepted drafts.
     pub(super) kept: NonZeroUsize,
-    /// The tokens after the kept ones' first: token `i + 1` of the request for kept row `i`, as a head reads them.
-    pub(super) shifted: Vec<u32>,
     /// First packed token of the row.
     pub(super) start: usize,
     /// How the request samples; drafts are drawn alike.
     pub(super) sampler: Sampler,
+    /// Whether the row ran a prompt or a part of one.
+    pub(super) is_prefill: bool,
     /// Drafts that could be used in the next step; 0 for a row that draws nothing or ends its request.
     pub(super) room: usize,
+    /// Where they are to come from, and how many.
+    pub(super) choice: Choice,
     /// Drafts made for the next step.
-    pub(super) proposal: Vec<u32>,
+    pub(super) proposal: Proposal,
+    /// Why the request's own source of drafts is not asked any more.
+    pub(super) failure: Option<String>,
+    /// Positions that a head may write for the row, from its committed length on.
+    pub(super) head_room: usize,
+    /// How many of them it keeps.
+    pub(super) head_kept: usize,
     drawn: Drawn,
-    counts: (usize, usize, usize),
+    round: Round,
     draws: Vec<Draw>,
 }
 
@@ -46,12 +54,29 @@ enum Drawn {
 }
 
 impl Decided {
-    /// What the transaction keeps of the row; a head keeps one position per kept token.
-    pub(super) fn keep(&self, heading: bool) -> Keep {
-        let head_tokens = if heading { self.kept.get() } else { 0 };
+    /// What the transaction keeps of the row.
+    pub(super) fn keep(&self) -> Keep {
         Keep {
             tokens: self.kept,
-            head_tokens,
+            head_tokens: self.head_kept,
+        }
+    }
+
+    /// The tokens drawn: the accepted drafts, and the one after them, which has not been run.
+    pub(super) fn fresh(&self) -> &[u32] {
+        match &self.drawn {
+            Drawn::Advance(advance) => &advance.tokens,
+            Drawn::Nothing | Drawn::Failed(_) => &[],
+        }
+    }
+
+    /// Drafts that a source is to make.
+    pub(super) fn wanted(&self, source: Source) -> usize {
+        let asked = self.choice.source == Some(source) || self.choice.tail == Some(source);
+        if asked {
+            self.room.min(self.choice.drafts)
+        } else {
+            0
         }
     }
 }
@@ -59,19 +84,23 @@ impl Decided {
 /// Draws the tokens of every row. Changes nothing.
 pub(super) fn decide(
     plan: &StepPlan,
+    rows: &[StepRow],
     requests: &[Active],
-    outputs: &StepOutputs,
-    vocab: usize,
+    (outputs, vocab): (&StepOutputs, usize),
     scratch: &mut Scratch,
 ) -> Vec<Decided> {
     let mut logits = outputs.logits.chunks_exact(vocab.max(1));
     let mut start = 0;
     let mut decided = Vec::with_capacity(plan.rows.len());
-    for row in &plan.rows {
+    for (row, reserved) in plan.rows.iter().zip(rows) {
         let count = if row.wants_logits { row.drafts + 1 } else { 0 };
         let logits: Vec<&[f32]> = logits.by_ref().take(count).collect();
         let active = requests.iter().find(|active| active.id == row.request);
-        decided.extend(active.and_then(|active| decide_row(active, row, start, &logits, scratch)));
+        let found = active.and_then(|active| decide_row(active, row, start, &logits, scratch));
+        decided.extend(found.map(|found| Decided {
+            head_room: reserved.head_tokens,
+            ..found
+        }));
         start += row.num_tokens();
     }
     decided
@@ -84,11 +113,12 @@ fn decide_row(
     logits: &[&[f32]],
     scratch: &mut Scratch,
 ) -> Option<Decided> {
-    let drafts = active.proposal.get(..row.drafts).unwrap_or_default();
+    let spine = active.proposal.spine();
+    let drafts = spine.get(..row.drafts).unwrap_or_default();
     let mut draws = Vec::with_capacity(logits.len());
-    let (drawn, counts) = match logits {
-        [] => (Drawn::Nothing, (0, 0, 0)),
-        _ if active.reads_only => (Drawn::Nothing, (0, 0, 0)),
+    let (drawn, round) = match logits {
+        [] => (Drawn::Nothing, Round::default()),
+        _ if active.reads_only => (Drawn::Nothing, Round::default()),
         logits => draw(active, drafts, logits, scratch, &mut draws),
     };
     let new: &[u32] = match &drawn {
@@ -98,11 +128,6 @@ fn decide_row(
     draws.truncate(new.len());
     // The last token drawn has not been run; the ones before it are accepted drafts, which have.
     let kept = NonZeroUsize::new(row.tokens.len() + new.len().saturating_sub(1))?;
-    let after = active.tokens.get(row.past() + 1..).unwrap_or_default();
-    // A row that failed draws nothing to read; its request ends, so any token serves.
-    let filler = active.tokens.last().into_iter().cycle();
-    let shifted = after.iter().chain(new).chain(filler);
-    let shifted = shifted.take(kept.get()).copied().collect();
     let ends = matches!(&drawn, Drawn::Advance(advance) if advance.finish.is_some());
     let known = active.tokens.len() + new.len();
     let room = match (&drawn, ends) {
@@ -113,13 +138,17 @@ fn decide_row(
         request: active.id,
         past: row.past(),
         kept,
-        shifted,
         start,
         sampler: active.sampler.clone(),
+        is_prefill: row.is_prefill,
         room,
-        proposal: Vec::new(),
+        choice: Choice::default(),
+        proposal: Proposal::default(),
+        failure: None,
+        head_room: 0,
+        head_kept: 0,
         drawn,
-        counts,
+        round,
         draws,
     })
 }
@@ -131,7 +160,7 @@ fn draw(
     logits: &[&[f32]],
     scratch: &mut Scratch,
     draws: &mut Vec<Draw>,
-) -> (Drawn, (usize, usize, usize)) {
+) -> (Drawn, Round) {
     let first = active.tokens.len();
     let draw = |index: usize| {
         let row = logits.get(index).copied().unwrap_or_default();
@@ -145,12 +174,24 @@ fn draw(
     };
     let verified = match verify(drafts, draw) {
         Ok(verified) => verified,
-        Err(error) => return (Drawn::Failed(RequestError::sampling(&error)), (0, 0, 0)),
+        Err(error) => {
+            return (
+                Drawn::Failed(RequestError::sampling(&error)),
+                Round::default(),
+            );
+        }
     };
-    let counts = (drafts.len(), verified.evaluated, verified.accepted);
+    let round = Round {
+        source: active.proposal.source,
+        proposed: drafts.len(),
+        evaluated: verified.evaluated,
+        accepted: verified.accepted,
+        rows: 1,
+        winner: 0,
+    };
     match active.cursor.plan(&verified.tokens) {
-        Ok(advance) => (Drawn::Advance(advance), counts),
-        Err(error) => (Drawn::Failed(RequestError::text(&error)), counts),
+        Ok(advance) => (Drawn::Advance(advance), round),
+        Err(error) => (Drawn::Failed(RequestError::text(&error)), round),
     }
 }
 
@@ -176,10 +217,10 @@ pub(super) fn progress(
                 (Some(advance), Some(Ok(Delivery { tokens, text })))
             }
         };
-        let (request, counts, draws) = (row.request, row.counts, row.draws);
+        let (request, round, draws) = (row.request, row.round, row.draws);
         delivered.extend(told.map(|told| Delivered {
             request,
-            counts,
+            round,
             draws,
             told,
         }));
@@ -188,6 +229,7 @@ pub(super) fn progress(
             committed,
             advance,
             proposal: row.proposal,
+            failure: row.failure,
         });
     }
     (Progress { changes }, delivered)

@@ -10,7 +10,7 @@ use crate::ids::RequestId;
 use crate::request::{Advance, Cursor, Event, FinishReason, Prepared, RequestError, Reuse, Usage};
 use crate::sample::Sampler;
 use crate::schedule::RequestView;
-use crate::speculate::{Drafts, EffectiveSpeculation, Speculation, propose_ngram};
+use crate::speculate::{Drafts, Proposal, Round};
 use crate::txn::{Participant, ParticipantError, Permit};
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,8 +32,9 @@ pub(super) struct Active {
     pub(super) cursor: Cursor,
     pub(super) clock: Clock,
     /// Guesses of the tokens that follow, for the next step.
-    pub(super) proposal: Vec<u32>,
-    drafts: Option<Drafts>,
+    pub(super) proposal: Proposal,
+    /// The caller's own source of drafts, until it fails.
+    pub(super) drafts: Option<Drafts>,
     pub(super) waited: usize,
     pub(super) overtaken: usize,
     /// The kept state to go on from, until it is taken over.
@@ -86,7 +87,7 @@ impl Active {
             sampler,
             cursor,
             clock: Clock::default(),
-            proposal: Vec::new(),
+            proposal: Proposal::default(),
             drafts,
             waited: 0,
             overtaken: 0,
@@ -111,7 +112,11 @@ impl Active {
             past: self.committed,
             pending,
             ceiling: self.ceiling,
-            drafts: if pending == 1 { self.proposal.len() } else { 0 },
+            drafts: if pending == 1 {
+                self.proposal.spine().len()
+            } else {
+                0
+            },
             waited: self.waited,
             overtaken: self.overtaken,
             brings: None,
@@ -142,28 +147,6 @@ impl Active {
     /// The most tokens it can ever have.
     pub(super) fn ceiling(&self) -> usize {
         self.ceiling
-    }
-
-    /// Looks for drafts, unless the step before has left some. Ids outside the vocabulary, and what follows them, are
-    /// dropped: they could not be run.
-    pub(super) fn propose(&mut self, speculation: &EffectiveSpeculation, vocab: usize) {
-        let most = speculation.max_drafts;
-        let decoding = self.tokens.len() == self.committed + 1;
-        match (&self.drafts, speculation.mode) {
-            _ if most == 0 || !decoding || self.reads_only => self.proposal.clear(),
-            (Some(Drafts(source)), _) => self.proposal = source.propose(&self.tokens, most),
-            (None, Speculation::Ngram) => self.proposal = propose_ngram(&self.tokens, most),
-            (None, Speculation::Off) => self.proposal.clear(),
-            (None, Speculation::Mtp) => {}
-        }
-        let known = |id: &u32| usize::try_from(*id).is_ok_and(|id| id < vocab);
-        let usable = self
-            .proposal
-            .iter()
-            .take(most)
-            .take_while(|id| known(id))
-            .count();
-        self.proposal.truncate(usable);
     }
 
     /// Whether its last event has been sent.
@@ -253,8 +236,8 @@ impl Active {
 /// What the caller of one request is told after the step.
 pub(super) struct Delivered {
     pub(super) request: RequestId,
-    /// Drafts proposed, evaluated and accepted.
-    pub(super) counts: (usize, usize, usize),
+    /// What became of its drafts.
+    pub(super) round: Round,
     /// The tokens drawn, and how close each of them was.
     pub(super) draws: Vec<Draw>,
     pub(super) told: Result<Delivery, RequestError>,
@@ -274,8 +257,10 @@ pub(super) struct Change<'a> {
     pub(super) committed: usize,
     /// What the drawn tokens do; `None` for a row that draws none.
     pub(super) advance: Option<Advance>,
-    /// Drafts that a head made for the next step.
-    pub(super) proposal: Vec<u32>,
+    /// Drafts made for the next step.
+    pub(super) proposal: Proposal,
+    /// Why the caller's own source of drafts is not asked any more.
+    pub(super) failure: Option<String>,
 }
 
 /// What one step does to requests: tokens, text, residency. Publishing moves planned advances in; nothing is computed.
@@ -327,11 +312,16 @@ impl Participant for Progress<'_> {
             committed,
             advance,
             proposal,
+            failure,
         } in &mut self.changes
         {
             active.committed = *committed;
             active.resident = true;
             active.proposal = std::mem::take(proposal);
+            if let Some(reason) = failure.take() {
+                active.drafts = None;
+                active.clock.fell_back(&reason);
+            }
             if let Some(advance) = advance.take() {
                 active.tokens.extend_from_slice(&advance.tokens);
                 active.cursor.apply(advance);

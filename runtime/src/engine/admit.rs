@@ -123,6 +123,7 @@ impl Core {
         if self.kept.remove(id).is_none() {
             return;
         }
+        self.sources.forget(id);
         // A kept state is known to the composite, so its release cannot be refused.
         if let Err(error) = self.composite.release(id) {
             tracing::error!(%error, state = id.value(), "release was refused");
@@ -153,6 +154,7 @@ impl Core {
             match self.composite.transfer(kept.id(), active.id) {
                 Ok(()) => {
                     self.kept.remove(kept.id());
+                    self.sources.transfer(kept.id(), active.id);
                     active.took_over();
                     row.new = false;
                 }

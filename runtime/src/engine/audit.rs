@@ -2,7 +2,6 @@
 
 use super::core::Core;
 use super::error::EngineError;
-use crate::speculate::Speculation;
 use crate::state::audit::{Invariant, Violation, audit, audit_step};
 use crate::txn::Snapshot;
 
@@ -40,7 +39,7 @@ impl Core {
     /// I3 and I4 for the engine's own record of its requests.
     fn own_violations(&self) -> Vec<Violation> {
         let mut found = Vec::new();
-        let heading = self.speculation.mode == Speculation::Mtp;
+        let width = self.model.decoder.hidden_size().max(1);
         for active in &self.requests {
             let known = active.resident.then_some(active.committed);
             let kept = self.composite.tokens(active.id);
@@ -62,11 +61,13 @@ impl Core {
                 });
             }
             let head = self.composite.head_tokens(active.id);
-            if heading && head != kept {
+            let unread = self.sources.unread(active.id).len() / width;
+            let read = head.map(|head| head + unread);
+            if self.sources.reads_hidden() && read > kept {
                 found.push(Violation {
                     invariant: Invariant::I4,
                     found: format!(
-                        "the head has {head:?} positions of {}, {kept:?} tokens are committed",
+                        "the head has {head:?} positions of {} and {unread} to read, {kept:?} tokens are committed",
                         active.id
                     ),
                 });

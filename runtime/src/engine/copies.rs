@@ -2,6 +2,7 @@
 
 use super::client::Client;
 use super::core::Core;
+use super::draft::Cut;
 use super::kept::{Kept, KeptError, KeptState};
 use crate::ids::RequestId;
 use crate::schedule::Limits;
@@ -120,15 +121,25 @@ impl Core {
         self.require_blocks(usize::from(
             !tokens.len().is_multiple_of(self.limits.block_size.max(1)),
         ))?;
+        let committed = self.composite.tokens(source).unwrap_or(0);
         let step = self.composite.fork(source, id, tokens.len());
         publish(step)?;
+        let cut = Cut {
+            tokens: tokens.len(),
+            committed,
+        };
+        self.sources.fork(source, id, cut);
         Ok(self.hold(id, tokens, client))
     }
 
     /// The state that a handle stands for, copied out.
     fn image(&self, id: RequestId) -> Result<StateImage, KeptError> {
         let (source, _) = self.source(id)?;
-        Ok(self.composite.image(source)?)
+        let mut image = self.composite.image(source)?;
+        if let Some(head) = &mut image.head {
+            head.unread = self.sources.unread(source).to_vec();
+        }
+        Ok(image)
     }
 
     /// A state that was copied out, kept again.
@@ -141,6 +152,9 @@ impl Core {
         let id = client.fresh();
         self.require_blocks(crate::kv::blocks_for(image.tokens, self.limits.block_size))?;
         publish(self.composite.restore(id, image))?;
+        if let Some(head) = &image.head {
+            self.sources.restore(id, &head.unread);
+        }
         Ok(self.hold(id, tokens, client))
     }
 

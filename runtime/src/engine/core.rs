@@ -1,8 +1,8 @@
 //! Everything an engine owns, on its one thread.
 
 use super::active::Active;
+use super::draft::Sources;
 use super::error::EngineError;
-use super::head::HeadRun;
 use super::kept::{KeptCounters, KeptStates};
 use super::observe::{Observer, StepTimes};
 use super::options::EngineOptions;
@@ -14,7 +14,7 @@ use crate::model::Model;
 use crate::request::{FinishReason, RequestError};
 use crate::sample::Scratch;
 use crate::schedule::{Held, Limits};
-use crate::speculate::{EffectiveSpeculation, Offer, Speculation, SpeculationStats};
+use crate::speculate::{EffectiveSpeculation, Offer, SpeculationStats, Spent};
 use crate::txn::Composite;
 use std::sync::Arc;
 
@@ -35,8 +35,8 @@ pub(super) struct Core {
     pub(super) inputs: StepInputs,
     pub(super) outputs: StepOutputs,
     pub(super) scratch: Scratch,
-    /// Inputs and outputs of the head.
-    pub(super) head_run: HeadRun,
+    /// Where drafts come from.
+    pub(super) sources: Sources,
     pub(super) speculation: EffectiveSpeculation,
     pub(super) totals: SpeculationStats,
     /// Whether the invariants are checked around every step.
@@ -44,6 +44,8 @@ pub(super) struct Core {
     pub(super) observer: Option<Observer>,
     /// Of the last step.
     pub(super) times: StepTimes,
+    /// Runs of a head in the last step.
+    pub(super) passes: u64,
 }
 
 impl Core {
@@ -59,10 +61,10 @@ impl Core {
             rows: planned.checkpoint_rows,
             blocks: planned.kv_blocks,
         };
-        let head = model.head.as_ref().map(|head| head.state());
-        let head = head.filter(|_| speculation.mode == Speculation::Mtp);
+        let head = model.head.take().filter(|_| speculation.mode.heads());
         let place = (&*model.device, model.commit.take());
-        let composite = pools::allocate(model.decoder.state(), head, extent, place)?;
+        let of_head = head.as_ref().map(|head| head.state());
+        let composite = pools::allocate(model.decoder.state(), of_head, extent, place)?;
         let limits = limits(&model, &composite, options, speculation.max_drafts);
         Ok(Self {
             model,
@@ -74,12 +76,13 @@ impl Core {
             inputs: StepInputs::default(),
             outputs: StepOutputs::default(),
             scratch: Scratch::default(),
-            head_run: HeadRun::default(),
+            sources: Sources::of(speculation.mode, head),
             speculation,
             totals: SpeculationStats::default(),
             audit: options.audit.unwrap_or(cfg!(debug_assertions)),
             observer: options.observer.clone(),
             times: StepTimes::default(),
+            passes: 0,
         })
     }
 
@@ -113,16 +116,34 @@ impl Core {
         self.sweep();
     }
 
+    /// What the last step cost.
+    pub(super) fn spent(&self) -> Spent {
+        Spent {
+            run: self.times.run,
+            draft: self.times.draft,
+            commit: self.times.commit,
+            draft_passes: self.passes,
+        }
+    }
+
     /// Releases what finished requests hold, but for what they leave.
     pub(super) fn sweep(&mut self) {
         let Self {
-            composite, kept, ..
+            composite,
+            kept,
+            sources,
+            ..
         } = self;
         self.requests.retain_mut(|active| {
             active.end_of_reading();
             if let Some(left) = active.left.take() {
                 kept.push(left);
-            } else if active.is_finished() && active.resident {
+                return false;
+            }
+            if active.is_finished() {
+                sources.forget(active.id);
+            }
+            if active.is_finished() && active.resident {
                 // A resident request is known to the composite, so its release cannot be refused.
                 if let Err(error) = composite.release(active.id) {
                     tracing::error!(%error, request = active.id.value(), "release was refused");

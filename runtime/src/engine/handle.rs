@@ -15,7 +15,7 @@ use crate::request::{Request, SubmitError};
 use crate::sample::SamplingParams;
 use crate::saved::{self, Layout, StateFileError};
 use crate::settings;
-use crate::speculate::{EffectiveSpeculation, Speculation, SpeculationStats};
+use crate::speculate::{EffectiveSpeculation, SpeculationStats};
 use crate::text::Tokenizer;
 use std::path::Path;
 use std::sync::mpsc::channel;
@@ -68,14 +68,12 @@ impl Engine {
     pub fn new(model: Model, options: &EngineOptions) -> Result<Self, LoadError> {
         let limits = limits::of(&model)?;
         let warnings = limits::unapplied(&model.config.search);
-        let speculation = EffectiveSpeculation::choose(
-            options.speculation,
-            options.max_drafts,
-            core::offer(&model),
-        )?;
         let mut options = options.clone();
+        options.speculation = options.speculation.or(settings::speculation()?);
+        options.draft_policy = options.draft_policy.or(settings::draft_policy()?);
+        let speculation = EffectiveSpeculation::choose(&options.wanted(), core::offer(&model))?;
         options.audit = options.audit.or(settings::audit()?);
-        let heads = speculation.mode == Speculation::Mtp;
+        let heads = speculation.mode.heads();
         let layout = Layout::of(&model, model.limits.sequence, heads);
         let totals = Arc::new(Mutex::new(SpeculationStats::default()));
         let core =

@@ -93,6 +93,8 @@ pub struct ObservedStep<'a> {
 pub struct StepTimes {
     /// Running the decoder.
     pub run: Duration,
+    /// Making drafts for the next step, a head's runs included.
+    pub draft: Duration,
     /// From the decision on what is kept until it is published: validating, making the states of kept prefixes, and
     /// publishing.
     pub commit: Duration,

@@ -2,7 +2,7 @@
 
 use super::observe::{Observer, StepObserver};
 use crate::limits::UNFINISHED;
-use crate::speculate::Speculation;
+use crate::speculate::{DraftPolicy, Speculation, Wanted};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -23,10 +23,14 @@ pub struct EngineOptions {
     pub prefill_chunk: NonZeroUsize,
     /// Requests that may be unfinished at once, running and waiting ones; more are refused. 1024 by default.
     pub max_unfinished: usize,
-    /// Where drafts come from; `None` takes the model's head where it has one, else n-grams, where drafts can be undone.
+    /// Where drafts come from; `None` takes `PAWL_SPECULATION`, else the model's head where it has one, else n-grams, where
+    /// drafts can be undone.
     pub speculation: Option<Speculation>,
     /// Drafts of one row, at most; `None` takes 3, or what the model allows.
     pub max_drafts: Option<usize>,
+    /// Whether the number of drafts follows what they bring; `None` takes `PAWL_DRAFT_POLICY`, else
+    /// [`DraftPolicy::Adaptive`].
+    pub draft_policy: Option<DraftPolicy>,
     /// Whether to check the invariants of the state around every step; `None` takes `PAWL_AUDIT`, else checks in builds
     /// with debug assertions only.
     pub audit: Option<bool>,
@@ -42,6 +46,7 @@ impl Default for EngineOptions {
             max_unfinished: UNFINISHED,
             speculation: None,
             max_drafts: None,
+            draft_policy: None,
             audit: None,
             observer: None,
         }
@@ -114,6 +119,29 @@ impl EngineOptions {
     pub fn max_drafts(mut self, drafts: usize) -> Self {
         self.max_drafts = Some(drafts);
         self
+    }
+
+    /// Chooses whether the number of drafts follows what they bring.
+    ///
+    /// ```
+    /// use pawl::{DraftPolicy, EngineOptions};
+    ///
+    /// let options = EngineOptions::default().draft_policy(DraftPolicy::Fixed);
+    /// assert_eq!(options.draft_policy, Some(DraftPolicy::Fixed));
+    /// ```
+    #[must_use]
+    pub fn draft_policy(mut self, policy: DraftPolicy) -> Self {
+        self.draft_policy = Some(policy);
+        self
+    }
+
+    /// What is asked of speculation.
+    pub(crate) fn wanted(&self) -> Wanted {
+        Wanted {
+            mode: self.speculation,
+            max_drafts: self.max_drafts,
+            policy: self.draft_policy,
+        }
     }
 
     /// Checks the invariants of the state around every step ([`manual::state`](crate::manual::state)). It takes time in

@@ -1,6 +1,6 @@
 //! Where a request's time went.
 
-use crate::speculate::SpeculationStats;
+use crate::speculate::{Round, SpeculationStats, Spent};
 use std::time::{Duration, Instant};
 
 /// What running a request took.
@@ -46,16 +46,18 @@ impl Clock {
         self.started.get_or_insert(now);
     }
 
-    /// A step that drew tokens was published, with so many drafts proposed, evaluated and accepted.
-    pub(super) fn drew(
-        &mut self,
-        now: Instant,
-        (proposed, evaluated, accepted): (usize, usize, usize),
-    ) {
-        self.speculation.count(proposed, evaluated, accepted);
+    /// A step that drew tokens was published.
+    pub(super) fn drew(&mut self, now: Instant, round: &Round, spent: &Spent) {
+        self.speculation.count(round);
+        self.speculation.spend(spent);
         self.steps += 1;
         self.first_token.get_or_insert(now);
         self.last_token = Some(now);
+    }
+
+    /// Drafts are not made any more as they were asked for.
+    pub(super) fn fell_back(&mut self, reason: &str) {
+        self.speculation.fall_back(reason, 1);
     }
 
     /// A prompt was read to its end, and nothing is drawn.
@@ -97,9 +99,9 @@ mod tests {
         let mut clock = Clock::default();
         clock.start(at(0));
         clock.start(at(50));
-        clock.drew(at(100), (0, 0, 0));
-        clock.drew(at(150), (0, 0, 0));
-        clock.drew(at(300), (0, 0, 0));
+        clock.drew(at(100), &Round::default(), &Spent::default());
+        clock.drew(at(150), &Round::default(), &Spent::default());
+        clock.drew(at(300), &Round::default(), &Spent::default());
         let stats = clock.finish(5);
         assert_eq!(
             (stats.steps, stats.prefill_seconds, stats.decode_seconds),

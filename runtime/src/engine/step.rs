@@ -1,17 +1,18 @@
 //! One step, in six phases: plan, reserve, run, accept, commit, deliver.
 
 use super::accept;
-use super::active::Delivered;
+use super::accept::Decided;
+use super::active::{Active, Delivered};
 use super::core::Core;
+use super::draft::{Drafting, Sources};
 use super::error::EngineError;
-use super::head::HeadDrafter;
 use super::observe::StepTimes;
 use super::pack::{self, LogitsOf};
 use crate::exec::Capture;
 use crate::ids::RequestId;
 use crate::request::RequestError;
-use crate::schedule::StepPlan;
-use crate::speculate::Speculation;
+use crate::schedule::{RowPlan, StepPlan};
+use crate::speculate::{Choice, EffectiveSpeculation, Source};
 use crate::txn::{Keep, StepRow};
 use std::time::Instant;
 
@@ -30,7 +31,6 @@ impl Core {
     /// # Errors
     /// The step was discarded; every request stands where it stood before.
     pub(super) fn step(&mut self) -> Result<Outcome, EngineError> {
-        self.propose();
         let plan = self.plan();
         if plan.rows.is_empty() {
             return Ok(Outcome::Idle);
@@ -47,14 +47,6 @@ impl Core {
         self.deliver(&plan, delivered);
         self.sweep();
         Ok(Outcome::Ran)
-    }
-
-    /// Asks for drafts of every request that is about to decode. Those of a head were made by the step before.
-    fn propose(&mut self) {
-        let vocab = self.model.decoder.vocab();
-        for active in self.requests.iter_mut().filter(|a| a.resident) {
-            active.propose(&self.speculation, vocab);
-        }
     }
 
     /// Chooses rows, and refuses what can never run.
@@ -91,8 +83,9 @@ impl Core {
 
     /// Reserve, run, accept, draft, commit. Returning early drops the step, which discards it.
     fn transact(&mut self, plan: &StepPlan) -> Result<Vec<Delivered>, EngineError> {
-        let heading = self.speculation.mode == Speculation::Mtp;
         let rows = self.pack(plan);
+        let heading = self.sources.reads_hidden();
+        let mut draft_passes = 0;
         let Self {
             model,
             composite,
@@ -100,7 +93,7 @@ impl Core {
             inputs,
             outputs,
             scratch,
-            head_run,
+            sources,
             speculation,
             ..
         } = self;
@@ -120,27 +113,32 @@ impl Core {
         )?;
         let run = start.elapsed();
 
-        let mut decided = accept::decide(plan, requests, outputs, model.decoder.vocab(), scratch);
-        if let (true, Some(head)) = (heading, &mut model.head) {
-            let hidden = (outputs.hidden.as_slice(), model.decoder.hidden_size());
-            let mut drafter = HeadDrafter {
-                head,
-                run: head_run,
-                scratch,
-                most: speculation.max_drafts,
-            };
-            drafter.draft(&mut step, &mut decided, &rows, hidden)?;
-        }
-        let keeps: Vec<Keep> = decided.iter().map(|row| row.keep(heading)).collect();
+        let found = (&*outputs, model.decoder.vocab());
+        let mut decided = accept::decide(plan, &rows, requests, found, scratch);
+        let start = Instant::now();
+        choose(&mut decided, requests, (sources, speculation));
+        sources.propose(&mut Drafting {
+            step: &mut step,
+            rows: &mut decided,
+            requests,
+            hidden: &outputs.hidden,
+            scratch,
+            vocab: model.decoder.vocab(),
+            passes: &mut draft_passes,
+        })?;
+        let draft = start.elapsed();
+        let keeps: Vec<Keep> = decided.iter().map(Decided::keep).collect();
         let (progress, delivered) = accept::progress(decided, requests);
         step.join(Box::new(progress));
+        step.join(Box::new(sources));
 
         let start = Instant::now();
         let step = step.accept(&keeps).and_then(|step| step.validate());
         let step = step.and_then(|step| step.prepare());
         step.map_err(|e| EngineError::discarded(&e))?.publish();
         let commit = start.elapsed();
-        self.times = StepTimes { run, commit };
+        self.times = StepTimes { run, draft, commit };
+        self.passes = draft_passes;
         if capture == Capture::On {
             self.totals.capturing_steps = self.totals.capturing_steps.saturating_add(1);
         }
@@ -154,7 +152,8 @@ impl Core {
         for row in &plan.rows {
             let active = self.requests.iter().find(|a| a.id == row.request);
             let known = active.and_then(|a| a.tokens.get(row.tokens.clone()));
-            let drafts = active.and_then(|a| a.proposal.get(..row.drafts));
+            let spine = active.map(|a| a.proposal.spine());
+            let drafts = spine.as_ref().and_then(|spine| spine.get(..row.drafts));
             let tokens = known.into_iter().chain(drafts).flatten().copied();
             let logits = if row.wants_logits {
                 LogitsOf::Last(row.drafts + 1)
@@ -162,25 +161,32 @@ impl Core {
                 LogitsOf::Nothing
             };
             pack::push_row(&mut self.inputs, row.past(), tokens, logits);
-            let head_tokens = match (self.speculation.mode, active) {
-                (Speculation::Mtp, Some(active)) => {
-                    let chained = row.num_tokens() + self.speculation.max_drafts;
-                    chained.min(active.ceiling().saturating_sub(row.past()))
-                }
-                _ => 0,
-            };
+            let head_tokens = active.map_or(0, |active| self.head_tokens(active, row));
             rows.push(row.step_row(head_tokens));
         }
         rows
+    }
+
+    /// Positions that a head may write for a row: of the hidden rows that wait, of the row's own, and of drafts.
+    fn head_tokens(&self, active: &Active, row: &RowPlan) -> usize {
+        if !self.sources.reads_hidden() {
+            return 0;
+        }
+        let waiting =
+            self.sources.unread(active.id).len() / self.model.decoder.hidden_size().max(1);
+        let chained = row.num_tokens() + self.speculation.max_drafts;
+        waiting + chained.min(active.ceiling().saturating_sub(row.past()))
     }
 
     /// Tells callers what was published.
     fn deliver(&mut self, plan: &StepPlan, delivered: Vec<Delivered>) {
         let now = Instant::now();
         debug_assert!(delivered.len() <= plan.rows.len());
+        let spent = self.spent();
+        self.totals.spend(&spent);
         for Delivered {
             request,
-            counts,
+            round,
             told,
             ..
         } in delivered
@@ -190,9 +196,8 @@ impl Core {
             };
             match told {
                 Ok(delivery) => {
-                    let (proposed, evaluated, accepted) = counts;
-                    self.totals.count(proposed, evaluated, accepted);
-                    active.clock.drew(now, counts);
+                    self.totals.count(&round);
+                    active.clock.drew(now, &round, &spent);
                     active.deliver(delivery);
                 }
                 Err(error) => active.fail(error),
@@ -203,4 +208,30 @@ impl Core {
 
 fn is_planned(plan: &StepPlan, id: RequestId) -> bool {
     plan.rows.iter().any(|row| row.request == id)
+}
+
+/// Decides, for every row that drew tokens, where drafts for the next step come from and how many.
+fn choose(
+    rows: &mut [Decided],
+    requests: &[Active],
+    (sources, speculation): (&Sources, &EffectiveSpeculation),
+) {
+    for row in rows.iter_mut().filter(|row| row.room > 0) {
+        let active = requests.iter().find(|active| active.id == row.request);
+        let own = active.is_some_and(|active| active.drafts.is_some());
+        let source = [
+            (own && speculation.max_drafts > 0).then_some(Source::Caller),
+            sources.has(Source::Head).then_some(Source::Head),
+            sources.has(Source::Lookup).then_some(Source::Lookup),
+        ];
+        let source = source.into_iter().flatten().next();
+        let tail = source == Some(Source::Head) && sources.has(Source::Lookup);
+        row.choice = Choice {
+            source,
+            tail: tail.then_some(Source::Lookup),
+            drafts: speculation.max_drafts,
+            width: speculation.width,
+            why: "fixed",
+        };
+    }
 }

@@ -13,6 +13,9 @@ pub(super) const KEYS: [&str; 4] = ["format", "version", "model", "sha256"];
 /// The tensor of token ids.
 pub(super) const TOKENS: &str = "tokens";
 
+/// The tensor of hidden rows that the draft head has not read.
+pub(super) const UNREAD: &str = "head_unread";
+
 /// Name, type, shape and little-endian bytes of one tensor.
 #[derive(Clone, Debug)]
 pub(super) struct Entry<B> {

@@ -16,6 +16,8 @@ pub(crate) struct Layout {
     pub(super) cache: Option<CacheLayout>,
     /// The draft head's, where the engine drafts with it.
     pub(super) head: Option<CacheLayout>,
+    /// Elements of the decoder's hidden row of one token.
+    pub(super) hidden: usize,
 }
 
 /// The layers of one cache.
@@ -44,6 +46,7 @@ impl Layout {
                 .map(|fixed| (format!("fixed.{}", fixed.input), fixed.row_shape.clone()))
                 .collect(),
             cache: paged(state, "cache"),
+            hidden: model.decoder.hidden_size(),
             head: head
                 .filter(|_| heads)
                 .and_then(|head| paged(head.state(), "head")),
@@ -63,6 +66,7 @@ impl Layout {
         let decoder = self.cache.as_ref().map_or(0, position);
         let head = self.head.as_ref().map_or(decoder, position);
         let elements = decoder.saturating_add(head).saturating_add(1);
+        let elements = elements.saturating_add(wide(self.hidden));
         let elements = elements.saturating_mul(wide(self.most_tokens));
         let elements = elements.saturating_add(wide(fixed));
         elements.saturating_mul(4).saturating_add(HEADER)

@@ -1,7 +1,7 @@
 //! A state out of a file. Everything that a file says is checked before it is believed.
 
 use super::error::StateFileError;
-use super::format::{Entry, FORMAT, KEYS, TOKENS, VERSION, checksum};
+use super::format::{Entry, FORMAT, KEYS, TOKENS, UNREAD, VERSION, checksum};
 use super::layout::{CacheLayout, Layout};
 use crate::kv::KeysValues;
 use crate::txn::{HeadImage, StateImage};
@@ -134,7 +134,17 @@ impl Contents<'_> {
         Ok(Some(HeadImage {
             tokens: positions,
             cache: self.cache(head, positions)?,
+            unread: self.unread(layout, tokens - positions)?,
         }))
+    }
+
+    /// Hidden rows of at most the last `most` tokens.
+    fn unread(&self, layout: &Layout, most: usize) -> Result<Vec<f32>, StateFileError> {
+        let Some(entry) = self.entries.get(UNREAD) else {
+            return Ok(Vec::new());
+        };
+        let rows = entry.shape.first().copied().unwrap_or(0).min(most);
+        self.floats(UNREAD, &[rows, layout.hidden])
     }
 
     fn cache(&self, cache: &CacheLayout, tokens: usize) -> Result<Vec<KeysValues>, StateFileError> {

@@ -34,6 +34,7 @@ fn layout() -> Layout {
         ],
         cache: Some(cache("cache", 2)),
         head: Some(cache("head", 1)),
+        hidden: 5,
     }
 }
 
@@ -53,6 +54,7 @@ fn image(tokens: usize) -> StateImage {
         head: Some(HeadImage {
             tokens: tokens - 1,
             cache: vec![layer(tokens - 1, 300.0)],
+            unread: floats(5, 400.0),
         }),
     }
 }

@@ -1,7 +1,7 @@
 //! A state into a file.
 
 use super::error::StateFileError;
-use super::format::{Entry, FORMAT, TOKENS, VERSION, checksum};
+use super::format::{Entry, FORMAT, TOKENS, UNREAD, VERSION, checksum};
 use super::layout::{CacheLayout, Layout};
 use crate::kv::KeysValues;
 use crate::txn::StateImage;
@@ -82,6 +82,11 @@ fn entries(layout: &Layout, tokens: &[u32], image: &StateImage) -> Vec<Entry<Vec
     cache(layout.cache.as_ref(), image.tokens, &image.cache);
     if let Some(head) = &image.head {
         cache(layout.head.as_ref(), head.tokens, &head.cache);
+        let width = layout.hidden.max(1);
+        if !head.unread.is_empty() {
+            let shape = vec![head.unread.len() / width, width];
+            entries.push(floats(UNREAD, shape, &head.unread));
+        }
     }
     entries
 }

@@ -5,13 +5,22 @@
 //! it (*sample-and-match*). Draws are a pure function of logits, seed and position, so the text is the same with drafts
 //! and without: drafts decide only how many positions one step computes.
 
+mod choice;
 mod mode;
 mod ngram;
+mod source;
 mod stats;
+mod suffix;
+mod tree;
 mod verify;
 
-pub use mode::{DraftSource, EffectiveSpeculation, Speculation, SpeculationError};
-pub(crate) use mode::{Drafts, Offer};
-pub(crate) use ngram::propose as propose_ngram;
-pub use stats::SpeculationStats;
+pub(crate) use choice::Choice;
+pub use mode::{DraftPolicy, DraftSource, EffectiveSpeculation, Speculation, SpeculationError};
+pub(crate) use mode::{Drafts, Offer, Wanted};
+pub(crate) use source::Proposal;
+pub use source::Source;
+pub use stats::{Fallback, Policy, SourceStats, SpeculationStats};
+pub(crate) use stats::{Round, Spent};
+pub(crate) use suffix::Suffixes;
+pub use tree::DraftTree;
 pub(crate) use verify::verify;

@@ -1,11 +1,15 @@
 //! Which source drafts, and what a model allows.
 
+use super::tree::DraftTree;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
 /// Drafts of one row, whatever the model captures: the most that `checkpoint_count` 8 allows.
 const MOST_DRAFTS: usize = 7;
+
+/// Rows of one tree of drafts, at most.
+const TREE_ROWS: usize = 4;
 
 /// Drafts of one row where neither caller nor model say.
 const DEFAULT_DRAFTS: usize = 3;
@@ -27,6 +31,76 @@ pub enum Speculation {
     Ngram,
     /// The model's multi-token-prediction head.
     Mtp,
+    /// Trees of drafts: several guesses of the next tokens side by side, from the head where there is one, else from what
+    /// followed the same tokens before.
+    Tree,
+    /// The head and lookups, whichever promises more.
+    Auto,
+}
+
+impl Speculation {
+    /// Every mode, in the order of help texts.
+    ///
+    /// ```
+    /// use pawl::Speculation;
+    ///
+    /// assert!(Speculation::ALL.iter().all(|mode| mode.to_string().parse() == Ok(*mode)));
+    /// ```
+    pub const ALL: [Self; 5] = [Self::Off, Self::Ngram, Self::Mtp, Self::Tree, Self::Auto];
+
+    /// Whether it uses a model's head, where there is one.
+    pub(crate) fn heads(self) -> bool {
+        matches!(self, Self::Mtp | Self::Tree | Self::Auto)
+    }
+
+    /// Whether it looks up what followed the same tokens.
+    pub(crate) fn looks_up(self, head: bool) -> bool {
+        match self {
+            Self::Ngram | Self::Auto => true,
+            Self::Tree => !head,
+            Self::Off | Self::Mtp => false,
+        }
+    }
+}
+
+/// Whether the number of drafts follows what they bring.
+///
+/// ```
+/// use pawl::DraftPolicy;
+///
+/// assert_eq!("fixed".parse(), Ok(DraftPolicy::Fixed));
+/// assert_eq!(DraftPolicy::default().to_string(), "adaptive");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DraftPolicy {
+    /// Source, length and width are chosen for every step by expected tokens per second, from what steps have cost and how
+    /// many drafts were kept; nothing is drafted where that is faster. It changes speed, never text.
+    #[default]
+    Adaptive,
+    /// Always as many drafts as allowed.
+    Fixed,
+}
+
+impl fmt::Display for DraftPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Adaptive => "adaptive",
+            Self::Fixed => "fixed",
+        })
+    }
+}
+
+impl FromStr for DraftPolicy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "adaptive" => Ok(Self::Adaptive),
+            "fixed" => Ok(Self::Fixed),
+            other => Err(format!("`{other}` is not one of adaptive, fixed")),
+        }
+    }
 }
 
 impl fmt::Display for Speculation {
@@ -35,6 +109,8 @@ impl fmt::Display for Speculation {
             Self::Off => "off",
             Self::Ngram => "ngram",
             Self::Mtp => "mtp",
+            Self::Tree => "tree",
+            Self::Auto => "auto",
         })
     }
 }
@@ -43,12 +119,8 @@ impl FromStr for Speculation {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "off" => Ok(Self::Off),
-            "ngram" => Ok(Self::Ngram),
-            "mtp" => Ok(Self::Mtp),
-            other => Err(format!("`{other}` is not one of off, ngram, mtp")),
-        }
+        let known = Self::ALL.into_iter().find(|mode| mode.to_string() == text);
+        known.ok_or_else(|| format!("`{text}` is not one of off, ngram, mtp, tree, auto"))
     }
 }
 
@@ -70,6 +142,10 @@ pub struct EffectiveSpeculation {
     pub mode: Speculation,
     /// Drafts of one row, at most; 0 when off.
     pub max_drafts: usize,
+    /// Rows of one tree of drafts, at most; 1 without branches.
+    pub width: usize,
+    /// Whether the number of drafts follows what they bring.
+    pub policy: DraftPolicy,
     /// Why nothing is drafted although nobody switched it off.
     pub reason: Option<String>,
 }
@@ -79,7 +155,11 @@ impl fmt::Display for EffectiveSpeculation {
         match (&self.reason, self.mode) {
             (Some(reason), _) => write!(f, "{}: {reason}", self.mode),
             (None, Speculation::Off) => f.write_str("off"),
-            (None, mode) => write!(f, "{mode}, up to {} drafts", self.max_drafts),
+            (None, mode) => write!(
+                f,
+                "{mode}, up to {} drafts, {}",
+                self.max_drafts, self.policy
+            ),
         }
     }
 }
@@ -115,6 +195,17 @@ pub enum SpeculationError {
     },
 }
 
+/// What is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted {
+    /// The mode.
+    pub(crate) mode: Option<Speculation>,
+    /// Drafts of one row, at most.
+    pub(crate) max_drafts: Option<usize>,
+    /// Whether the number of drafts follows what they bring.
+    pub(crate) policy: Option<DraftPolicy>,
+}
+
 /// What a loaded model offers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
@@ -128,20 +219,19 @@ pub(crate) struct Offer {
 
 impl EffectiveSpeculation {
     /// Chooses the mode: what was asked for, else the head where there is one, else n-grams.
-    pub(crate) fn choose(
-        wanted: Option<Speculation>,
-        max_drafts: Option<usize>,
-        offer: Offer,
-    ) -> Result<Self, SpeculationError> {
+    pub(crate) fn choose(wanted: &Wanted, offer: Offer) -> Result<Self, SpeculationError> {
+        let policy = wanted.policy.unwrap_or_default();
         let most = offer.capture_capacity.saturating_sub(1).min(MOST_DRAFTS);
         let off = |reason| {
             Ok(Self {
                 mode: Speculation::Off,
                 max_drafts: 0,
+                width: 1,
+                policy,
                 reason,
             })
         };
-        let mode = match wanted {
+        let mode = match wanted.mode {
             Some(Speculation::Off) => return off(None),
             Some(Speculation::Mtp) if !offer.head => return Err(SpeculationError::NoHead),
             Some(mode) => mode,
@@ -156,12 +246,16 @@ impl EffectiveSpeculation {
         if most == 0 {
             return Err(SpeculationError::NoCheckpoints { mode });
         }
-        let default = offer
-            .configured
-            .unwrap_or(DEFAULT_DRAFTS)
-            .min(DEFAULT_DRAFTS)
-            .min(most);
-        let max_drafts = max_drafts.unwrap_or(default);
+        // A fixed number has to pay on average; an adaptive one goes as far as it pays.
+        let default = match policy {
+            DraftPolicy::Adaptive => most,
+            DraftPolicy::Fixed => offer
+                .configured
+                .unwrap_or(DEFAULT_DRAFTS)
+                .min(DEFAULT_DRAFTS)
+                .min(most),
+        };
+        let max_drafts = wanted.max_drafts.unwrap_or(default);
         if max_drafts == 0 || max_drafts > most {
             return Err(SpeculationError::MaxDrafts {
                 wanted: max_drafts,
@@ -171,6 +265,12 @@ impl EffectiveSpeculation {
         Ok(Self {
             mode,
             max_drafts,
+            width: if mode == Speculation::Tree {
+                TREE_ROWS
+            } else {
+                1
+            },
+            policy,
             reason: None,
         })
     }
@@ -200,6 +300,18 @@ impl EffectiveSpeculation {
 pub trait DraftSource: Send + Sync {
     /// The drafts; fewer than `most` or none is fine, more are cut.
     fn propose(&self, tokens: &[u32], most: usize) -> Vec<u32>;
+
+    /// The drafts as a tree, where the next tokens are guessed in several ways. `most` drafts along one path can be used.
+    ///
+    /// # Errors
+    /// Whatever the source says: it is not asked again for this request, which goes on without it.
+    fn propose_tree(
+        &self,
+        tokens: &[u32],
+        most: usize,
+    ) -> Result<DraftTree, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(DraftTree::chain(self.propose(tokens, most)))
+    }
 }
 
 impl<F: Fn(&[u32], usize) -> Vec<u32> + Send + Sync> DraftSource for F {
@@ -229,7 +341,12 @@ mod tests {
     };
 
     fn mode(wanted: Option<Speculation>, drafts: Option<usize>, offer: Offer) -> String {
-        match EffectiveSpeculation::choose(wanted, drafts, offer) {
+        let wanted = Wanted {
+            mode: wanted,
+            max_drafts: drafts,
+            policy: Some(DraftPolicy::Fixed),
+        };
+        match EffectiveSpeculation::choose(&wanted, offer) {
             Ok(effective) => effective.to_string(),
             Err(error) => error.to_string(),
         }
@@ -237,7 +354,7 @@ mod tests {
 
     #[test]
     fn the_head_is_the_default_where_there_is_one() {
-        assert_eq!(mode(None, None, OFFER), "mtp, up to 3 drafts");
+        assert_eq!(mode(None, None, OFFER), "mtp, up to 3 drafts, fixed");
         assert_eq!(
             mode(
                 None,
@@ -247,18 +364,18 @@ mod tests {
                     ..OFFER
                 }
             ),
-            "ngram, up to 3 drafts"
+            "ngram, up to 3 drafts, fixed"
         );
         assert_eq!(mode(Some(Speculation::Off), Some(9), OFFER), "off");
         assert_eq!(
             mode(Some(Speculation::Ngram), Some(7), OFFER),
-            "ngram, up to 7 drafts"
+            "ngram, up to 7 drafts, fixed"
         );
         let attention = Offer {
             capture_capacity: usize::MAX,
             ..OFFER
         };
-        assert_eq!(mode(None, Some(7), attention), "mtp, up to 7 drafts");
+        assert_eq!(mode(None, Some(7), attention), "mtp, up to 7 drafts, fixed");
         assert_eq!(
             mode(
                 None,
@@ -268,7 +385,7 @@ mod tests {
                     ..OFFER
                 }
             ),
-            "mtp, up to 2 drafts"
+            "mtp, up to 2 drafts, fixed"
         );
     }
 

@@ -1,5 +1,8 @@
 //! How well drafts did.
 
+use super::source::Source;
+use std::time::Duration;
+
 /// Counts of drafting, for one request or for an engine. They saturate.
 ///
 /// ```
@@ -19,16 +22,131 @@ pub struct SpeculationStats {
     pub evaluated: u64,
     /// Drafts that were kept.
     pub accepted: u64,
+    /// Rounds in which the target's own token took the place of a draft.
+    pub corrections: u64,
+    /// Rounds in which every draft of a path was kept, and one more token came with them.
+    pub bonus: u64,
     /// By position in the row, from 0: drafts compared there and drafts kept there.
     pub by_position: Vec<(u64, u64)>,
+    /// By number of drafts kept, from 0: rounds that kept so many.
+    pub by_accepted: Vec<u64>,
+    /// By source: rounds that it proposed for, drafts that were run and drafts that were kept.
+    pub by_source: Vec<SourceStats>,
+    /// Rounds that ran more than one row: trees with branches.
+    pub branched: u64,
+    /// Rounds in which another row than the first was kept.
+    pub branch_wins: u64,
     /// Steps of the engine in which checkpoint outputs were bound; in no other step is anything captured for them. Counted
     /// for an engine only: 0 for one request.
     pub capturing_steps: u64,
+    /// Runs of the decoder; for one request, those that it took part in.
+    pub target_passes: u64,
+    /// Runs of a draft head; for one request, those in steps that it took part in.
+    pub draft_passes: u64,
+    /// Time of these runs of the decoder.
+    pub run_time: Duration,
+    /// Time of making drafts in these steps, the head's runs included.
+    pub draft_time: Duration,
+    /// Time of committing these steps.
+    pub commit_time: Duration,
+    /// Why drafts were not made as asked, and how often that began.
+    pub fallbacks: Vec<Fallback>,
+    /// What was decided last; of an engine, for the request that was decided for last.
+    pub policy: Option<Policy>,
+}
+
+/// Counts of one source; see [`SpeculationStats::by_source`].
+///
+/// ```
+/// let busiest = |stats: &pawl::SpeculationStats| stats.by_source.iter().map(|of| of.proposed).max();
+/// # let _ = busiest;
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SourceStats {
+    /// Which one.
+    pub source: Source,
+    /// Rounds that it proposed for.
+    pub rounds: u64,
+    /// Drafts that the decoder ran.
+    pub proposed: u64,
+    /// Drafts that were kept.
+    pub accepted: u64,
+}
+
+/// A departure from what was asked for; see [`SpeculationStats::fallbacks`].
+///
+/// ```
+/// for fallback in pawl::SpeculationStats::default().fallbacks {
+///     println!("{} times: {}", fallback.count, fallback.reason);
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Fallback {
+    /// Why.
+    pub reason: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// How drafts are made at the moment; see [`SpeculationStats::policy`].
+///
+/// ```
+/// let drafting = |stats: &pawl::SpeculationStats| stats.policy.as_ref().is_some_and(|now| now.drafts > 0);
+/// # let _ = drafting;
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Policy {
+    /// From where; `None` when nothing is drafted.
+    pub source: Option<Source>,
+    /// Drafts along one path, at most.
+    pub drafts: usize,
+    /// Rows of one tree, at most; 1 without branches.
+    pub width: usize,
+    /// Why.
+    pub why: String,
+}
+
+/// One row that drew tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Round {
+    /// Who proposed.
+    pub(crate) source: Option<Source>,
+    /// Drafts that were run, those of branches included.
+    pub(crate) proposed: usize,
+    /// Drafts that were compared.
+    pub(crate) evaluated: usize,
+    /// Drafts that were kept.
+    pub(crate) accepted: usize,
+    /// Rows that were run.
+    pub(crate) rows: usize,
+    /// Which of them is kept.
+    pub(crate) winner: usize,
+}
+
+/// What one step cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spent {
+    pub(crate) run: Duration,
+    pub(crate) draft: Duration,
+    pub(crate) commit: Duration,
+    /// Runs of a draft head.
+    pub(crate) draft_passes: u64,
 }
 
 impl SpeculationStats {
     /// Counts one row that drew tokens.
-    pub(crate) fn count(&mut self, proposed: usize, evaluated: usize, accepted: usize) {
+    pub(crate) fn count(&mut self, round: &Round) {
+        let &Round {
+            source,
+            proposed,
+            evaluated,
+            accepted,
+            rows,
+            winner,
+        } = round;
         if proposed == 0 {
             add(&mut self.plain_steps, 1);
             return;
@@ -37,6 +155,11 @@ impl SpeculationStats {
         add(&mut self.proposed, proposed);
         add(&mut self.evaluated, evaluated);
         add(&mut self.accepted, accepted);
+        let corrected = evaluated > accepted;
+        add(&mut self.corrections, usize::from(corrected));
+        add(&mut self.bonus, usize::from(!corrected));
+        add(&mut self.branched, usize::from(rows > 1));
+        add(&mut self.branch_wins, usize::from(winner > 0));
         if self.by_position.len() < evaluated {
             self.by_position.resize(evaluated, (0, 0));
         }
@@ -44,6 +167,53 @@ impl SpeculationStats {
             add(seen, 1);
             add(kept, usize::from(position < accepted));
         }
+        if self.by_accepted.len() <= accepted {
+            self.by_accepted.resize(accepted + 1, 0);
+        }
+        if let Some(rounds) = self.by_accepted.get_mut(accepted) {
+            add(rounds, 1);
+        }
+        if let Some(source) = source {
+            let of = self.of_source(source);
+            add(&mut of.rounds, 1);
+            add(&mut of.proposed, proposed);
+            add(&mut of.accepted, accepted);
+        }
+    }
+
+    /// Counts what a step cost.
+    pub(crate) fn spend(&mut self, spent: &Spent) {
+        add(&mut self.target_passes, 1);
+        self.draft_passes = self.draft_passes.saturating_add(spent.draft_passes);
+        self.run_time = self.run_time.saturating_add(spent.run);
+        self.draft_time = self.draft_time.saturating_add(spent.draft);
+        self.commit_time = self.commit_time.saturating_add(spent.commit);
+    }
+
+    /// Notes a departure from what was asked for.
+    pub(crate) fn fall_back(&mut self, reason: &str, count: u64) {
+        let known = self.fallbacks.iter_mut().find(|f| f.reason == reason);
+        match known {
+            Some(known) => known.count = known.count.saturating_add(count),
+            None => self.fallbacks.push(Fallback {
+                reason: reason.to_owned(),
+                count,
+            }),
+        }
+    }
+
+    fn of_source(&mut self, source: Source) -> &mut SourceStats {
+        let at = self.by_source.iter().position(|of| of.source == source);
+        let at = at.unwrap_or_else(|| {
+            self.by_source.push(SourceStats {
+                source,
+                rounds: 0,
+                proposed: 0,
+                accepted: 0,
+            });
+            self.by_source.len() - 1
+        });
+        &mut self.by_source[at]
     }
 
     /// Adds the counts of another request.
@@ -62,7 +232,20 @@ impl SpeculationStats {
             (&mut self.proposed, other.proposed),
             (&mut self.evaluated, other.evaluated),
             (&mut self.accepted, other.accepted),
+            (&mut self.corrections, other.corrections),
+            (&mut self.bonus, other.bonus),
+            (&mut self.branched, other.branched),
+            (&mut self.branch_wins, other.branch_wins),
             (&mut self.capturing_steps, other.capturing_steps),
+            (&mut self.target_passes, other.target_passes),
+            (&mut self.draft_passes, other.draft_passes),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        for (sum, more) in [
+            (&mut self.run_time, other.run_time),
+            (&mut self.draft_time, other.draft_time),
+            (&mut self.commit_time, other.commit_time),
         ] {
             *sum = sum.saturating_add(more);
         }
@@ -72,6 +255,21 @@ impl SpeculationStats {
             *seen = seen.saturating_add(more.0);
             *kept = kept.saturating_add(more.1);
         }
+        let kept = self.by_accepted.len().max(other.by_accepted.len());
+        self.by_accepted.resize(kept, 0);
+        for (rounds, more) in self.by_accepted.iter_mut().zip(&other.by_accepted) {
+            *rounds = rounds.saturating_add(*more);
+        }
+        for more in &other.by_source {
+            let of = self.of_source(more.source);
+            of.rounds = of.rounds.saturating_add(more.rounds);
+            of.proposed = of.proposed.saturating_add(more.proposed);
+            of.accepted = of.accepted.saturating_add(more.accepted);
+        }
+        for Fallback { reason, count } in &other.fallbacks {
+            self.fall_back(reason, *count);
+        }
+        self.policy = other.policy.clone().or(self.policy.take());
     }
 
     /// Kept drafts per compared one; 0 before any.
@@ -89,6 +287,19 @@ impl SpeculationStats {
             self.accepted as f64 / self.evaluated as f64
         }
     }
+
+    /// The same without what no two runs have alike.
+    #[cfg(test)]
+    pub(crate) fn without_times(mut self) -> Self {
+        for time in [
+            &mut self.run_time,
+            &mut self.draft_time,
+            &mut self.commit_time,
+        ] {
+            *time = Duration::ZERO;
+        }
+        self
+    }
 }
 
 fn add(counter: &mut u64, by: usize) {
@@ -99,15 +310,52 @@ fn add(counter: &mut u64, by: usize) {
 mod tests {
     use super::*;
 
+    fn round(proposed: usize, evaluated: usize, accepted: usize) -> Round {
+        Round {
+            source: Some(Source::Head),
+            proposed,
+            evaluated,
+            accepted,
+            rows: 1,
+            winner: 0,
+        }
+    }
+
     #[test]
     fn only_compared_drafts_count_as_evaluated() {
         let mut stats = SpeculationStats::default();
-        stats.count(3, 2, 1);
-        stats.count(3, 3, 3);
-        stats.count(0, 0, 0);
+        stats.count(&round(3, 2, 1));
+        stats.count(&round(3, 3, 3));
+        stats.count(&round(0, 0, 0));
         assert_eq!((stats.rounds, stats.plain_steps), (2, 1));
         assert_eq!((stats.proposed, stats.evaluated, stats.accepted), (6, 5, 4));
+        assert_eq!((stats.corrections, stats.bonus), (1, 1));
         assert_eq!(stats.by_position, [(2, 2), (2, 1), (1, 1)]);
+        assert_eq!(stats.by_accepted, [0, 1, 0, 1]);
+        let [of] = stats.by_source[..] else { panic!() };
+        assert_eq!((of.rounds, of.proposed, of.accepted), (2, 6, 4));
         assert!((stats.acceptance() - 0.8).abs() < 1e-12);
+    }
+
+    #[test]
+    fn sums_are_those_of_one_count_over_everything() {
+        let rounds = [
+            round(3, 2, 1),
+            round(3, 3, 3),
+            round(0, 0, 0),
+            round(7, 6, 5),
+        ];
+        let mut whole = SpeculationStats::default();
+        let mut sum = SpeculationStats::default();
+        for round in rounds {
+            let mut one = SpeculationStats::default();
+            one.count(&round);
+            one.fall_back("because", 1);
+            sum.merge(&one);
+            whole.count(&round);
+            whole.fall_back("because", 1);
+        }
+        assert_eq!(sum, whole);
+        assert_eq!(sum.fallbacks[0].count, 4);
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct HeadImage {
     pub(crate) tokens: usize,
     /// Keys and values of every layer, in manifest order.
     pub(crate) cache: Vec<KeysValues>,
+    /// The decoder's hidden rows of the tokens after these positions, as far as they are kept: `[n, width]`.
+    pub(crate) unread: Vec<f32>,
 }
 
 impl Composite {
@@ -40,7 +42,11 @@ impl Composite {
         let head = match (&self.head, self.head_tokens(request)) {
             (Some(head), Some(tokens)) => {
                 let cache = head.committed_rows(request).map_err(StepError::Head)?;
-                Some(HeadImage { tokens, cache })
+                Some(HeadImage {
+                    tokens,
+                    cache,
+                    unread: Vec::new(),
+                })
             }
             _ => None,
         };

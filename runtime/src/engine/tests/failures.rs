@@ -7,7 +7,7 @@ use crate::ids::RequestId;
 use crate::kv::KeysValues;
 use crate::request::Request;
 use crate::sample::SamplingParams;
-use crate::speculate::{Speculation, SpeculationStats};
+use crate::speculate::{DraftPolicy, Speculation, SpeculationStats};
 use crate::txn::Snapshot;
 use crate::txn::tests::fixture::{Form, bits};
 use std::collections::BTreeMap;
@@ -60,6 +60,7 @@ fn ask(prompt: &[u32], tokens: u64) -> Request {
 /// samples, one waits and leaves its state.
 fn bench(form: Form, mode: Speculation, known: &[u32]) -> Bench {
     let options = EngineOptions::default()
+        .draft_policy(DraftPolicy::Fixed)
         .speculation(mode)
         .max_drafts(3)
         .prefill_chunk(5);

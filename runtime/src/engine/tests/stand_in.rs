@@ -282,8 +282,8 @@ impl Bench {
     pub(super) fn of(form: Form, law: Law, options: &EngineOptions) -> Self {
         let faults = Faults::default();
         let model = model(form, law, &faults);
-        let (mode, drafts) = (options.speculation, options.max_drafts);
-        let speculation = EffectiveSpeculation::choose(mode, drafts, core::offer(&model)).unwrap();
+        let wanted = options.wanted();
+        let speculation = EffectiveSpeculation::choose(&wanted, core::offer(&model)).unwrap();
         let options = options.clone().audit(true);
         let layout = Layout::of(&model, model.limits.sequence, true);
         let mut core = Core::new(model, &options, speculation).unwrap();
@@ -360,7 +360,8 @@ impl Bench {
                 let hidden: Vec<f32> = (1..=values.len()).map(|n| trace(&tokens[..n])).collect();
                 assert_eq!(keys, shifted, "tokens of the head of {}", active.id);
                 assert_eq!(values, hidden, "hidden rows of the head of {}", active.id);
-                assert_eq!(keys.len(), tokens.len());
+                let unread = self.core.sources.unread(active.id).len() / WIDTH;
+                assert_eq!(keys.len() + unread, tokens.len());
             }
         }
     }
@@ -378,6 +379,7 @@ impl Told {
                     prefill_seconds: 0.0,
                     decode_seconds: 0.0,
                     decode_tokens_per_second: 0.0,
+                    speculation: stats.speculation.clone().without_times(),
                     ..stats
                 };
                 (self.reason, self.stats) = (Some(reason), stats);

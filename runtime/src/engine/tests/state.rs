@@ -5,7 +5,7 @@ use super::stand_in::{Bench, Law, SLOTS, VOCAB};
 use crate::engine::EngineOptions;
 use crate::request::{FinishReason, Request};
 use crate::sample::SamplingParams;
-use crate::speculate::Speculation;
+use crate::speculate::{DraftPolicy, Speculation};
 use crate::txn::tests::fixture::Form;
 use proptest::prelude::*;
 
@@ -87,6 +87,7 @@ impl Ask {
 fn run(form: Form, mode: Speculation, drafts: usize, chunk: usize, asks: &[Ask]) {
     let expected: Vec<Vec<u32>> = asks.iter().map(Ask::text).collect();
     let options = EngineOptions::default()
+        .draft_policy(DraftPolicy::Fixed)
         .speculation(mode)
         .max_drafts(drafts)
         .prefill_chunk(chunk);
@@ -146,6 +147,7 @@ proptest! {
 #[test]
 fn a_head_that_agrees_drafts_what_will_be_drawn() {
     let options = EngineOptions::default()
+        .draft_policy(DraftPolicy::Fixed)
         .speculation(Speculation::Mtp)
         .max_drafts(3);
     let params = SamplingParams::sampled(1.2).seed(4);

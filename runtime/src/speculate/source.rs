@@ -1,0 +1,57 @@
+//! The kinds of sources, and what one of them proposes.
+
+use super::tree::DraftTree;
+use std::fmt;
+
+/// A kind of source of drafts.
+///
+/// ```
+/// assert_eq!(pawl::Source::Lookup.to_string(), "lookup");
+/// ```
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Source {
+    /// The request's caller ([`crate::Request::drafts`]).
+    Caller,
+    /// The model's multi-token-prediction head.
+    Head,
+    /// What followed the same tokens before, in the request's own prompt and output.
+    Lookup,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Caller => "caller",
+            Self::Head => "head",
+            Self::Lookup => "lookup",
+        })
+    }
+}
+
+/// Drafts for the next step of one request.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Proposal {
+    /// The drafts.
+    pub(crate) tree: DraftTree,
+    /// Who made them; the first one where a second has added to them.
+    pub(crate) source: Option<Source>,
+    /// Of the first drafts of the spine, how sure their source was, in `0.5..1`; as many as it told.
+    pub(crate) confidences: Vec<f32>,
+}
+
+impl Proposal {
+    /// Adds a draft below the last one. `margin` is how far its logit was above any other's.
+    pub(crate) fn append(&mut self, token: u32, margin: f32) {
+        self.tree.extend_tail([token]);
+        self.confidences.push(1.0 / (1.0 + (-margin).exp()));
+    }
+
+    /// The tokens of the spine.
+    pub(crate) fn spine(&self) -> Vec<u32> {
+        self.tree.spine()
+    }
+}
