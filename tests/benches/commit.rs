@@ -11,7 +11,8 @@
 )]
 
 use pawl::{
-    Engine, EngineOptions, LoadOptions, ObservedStep, Request, SamplingParams, Speculation,
+    DraftPolicy, Engine, EngineOptions, LoadOptions, ObservedStep, Request, SamplingParams,
+    Speculation,
 };
 use pawl_builder::CheckpointOption;
 use pawl_tests::export::Export;
@@ -88,6 +89,7 @@ fn measure(name: &str, export: &Export, tokens: usize) {
     let texts = plain(export, tokens);
     let record = Arc::new(Record::default());
     let options = EngineOptions::default()
+        .draft_policy(DraftPolicy::Fixed)
         .speculation(Speculation::Ngram)
         .max_drafts(DRAFTS);
     let options = options.observe_steps({
@@ -114,7 +116,9 @@ fn measure(name: &str, export: &Export, tokens: usize) {
 
 /// The text of each row without drafts.
 fn plain(export: &Export, tokens: usize) -> Vec<Vec<u32>> {
-    let options = EngineOptions::default().speculation(Speculation::Off);
+    let options = EngineOptions::default()
+        .draft_policy(DraftPolicy::Fixed)
+        .speculation(Speculation::Off);
     let engine = Engine::new(export.load(&LoadOptions::default()), &options).unwrap();
     let prompts = (0..ROWS).map(|row| vec![u32::try_from(10 + row).unwrap()]);
     let submit = |prompt: Vec<u32>| (engine.submit(request(&prompt, tokens)).unwrap(), prompt);

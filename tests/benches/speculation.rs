@@ -9,7 +9,7 @@
     reason = "a benchmark prints, and stops where its model cannot be run"
 )]
 
-use pawl::{Engine, EngineOptions, LoadOptions, Request, SamplingParams, Speculation};
+use pawl::{DraftPolicy, Engine, EngineOptions, LoadOptions, Request, SamplingParams, Speculation};
 use pawl_builder::CheckpointOption;
 use pawl_tests::export::Export;
 use pawl_tests::golden;
@@ -86,7 +86,9 @@ fn main() {
 }
 
 fn engine(export: &Export, mode: Speculation) -> Engine {
-    let mut options = EngineOptions::default().speculation(mode);
+    let mut options = EngineOptions::default()
+        .draft_policy(DraftPolicy::Fixed)
+        .speculation(mode);
     if mode != Speculation::Off {
         options = options.max_drafts(DRAFTS);
     }

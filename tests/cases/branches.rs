@@ -10,8 +10,8 @@
 )]
 
 use pawl::{
-    Engine, EngineOptions, ErrorCode, Event, Kept, LoadOptions, Model, ObservedStep, Request,
-    RequestHandle, Reuse, SamplingParams, Speculation,
+    DraftPolicy, Engine, EngineOptions, ErrorCode, Event, Kept, LoadOptions, Model, ObservedStep,
+    Request, RequestHandle, Reuse, SamplingParams, Speculation,
 };
 use pawl_builder::CheckpointOption;
 use pawl_tests::export::Export;
@@ -21,7 +21,9 @@ use std::process::{Command, Stdio};
 
 fn options() -> EngineOptions {
     // Rows of at most so many tokens are run token by token, so that cuts cannot show in the last bits.
-    EngineOptions::default().prefill_chunk(16)
+    EngineOptions::default()
+        .draft_policy(DraftPolicy::Fixed)
+        .prefill_chunk(16)
 }
 
 fn engine(export: &Export, load: &LoadOptions, options: &EngineOptions) -> Engine {

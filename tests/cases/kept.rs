@@ -8,8 +8,8 @@
 )]
 
 use pawl::{
-    Completion, Engine, EngineOptions, Event, Kept, LoadOptions, Request, RequestHandle, Reuse,
-    SamplingParams, Speculation, SubmitError,
+    Completion, DraftPolicy, Engine, EngineOptions, Event, Kept, LoadOptions, Request,
+    RequestHandle, Reuse, SamplingParams, Speculation, SubmitError,
 };
 use pawl_builder::CheckpointOption;
 use pawl_tests::export::Export;
@@ -19,7 +19,9 @@ use pawl_tests::golden;
 const CHUNK: usize = 16;
 
 fn options() -> EngineOptions {
-    EngineOptions::default().prefill_chunk(CHUNK)
+    EngineOptions::default()
+        .draft_policy(DraftPolicy::Fixed)
+        .prefill_chunk(CHUNK)
 }
 
 fn engine(export: &Export, load: &LoadOptions, options: &EngineOptions) -> Engine {

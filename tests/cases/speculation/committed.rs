@@ -5,8 +5,8 @@
 
 use super::{BOTH, MOST, engine, mix, off, planned, request};
 use pawl::{
-    CacheTensor, Engine, EngineOptions, Request, RequestHandle, SamplingParams, Speculation,
-    StateTensor,
+    CacheTensor, DraftPolicy, Engine, EngineOptions, Request, RequestHandle, SamplingParams,
+    Speculation, StateTensor,
 };
 use pawl_tests::compare::largest_difference;
 use pawl_tests::export::Export;
@@ -114,6 +114,7 @@ fn check(name: &str, modes: &[Speculation]) {
         for (script, mode) in (0..SCRIPTS).zip(modes.iter().cycle()) {
             let recorder = Recorder::with_state();
             let options = EngineOptions::default()
+                .draft_policy(DraftPolicy::Fixed)
                 .speculation(*mode)
                 .max_drafts(MOST)
                 .prefill_chunk(CHUNK)

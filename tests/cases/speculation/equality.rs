@@ -1,7 +1,7 @@
 //! On equals off, token for token, on every golden model.
 
 use super::{BOTH, MOST, TIE, engine_of, mix, off, planned, request};
-use pawl::{EngineOptions, Request, SamplingParams, Speculation};
+use pawl::{DraftPolicy, EngineOptions, Request, SamplingParams, Speculation};
 use pawl_builder::CheckpointOption;
 use pawl_tests::compare::assert_same_draws;
 use pawl_tests::export::Export;
@@ -104,6 +104,7 @@ fn check(name: &str, forms: &[CheckpointOption]) {
                 let what =
                     format!("{name}, {form:?}, {drafts} drafts, chunk {chunk}, batch {batch}");
                 let options = EngineOptions::default()
+                    .draft_policy(DraftPolicy::Fixed)
                     .max_drafts(drafts)
                     .prefill_chunk(chunk);
                 check_sources(&what, &export, (batch, &options), &cases, &mut tally);

@@ -1,7 +1,7 @@
 //! How many tokens a step gives on the shipped checkpoint. Counts, not times: they are the same on every machine.
 
 use super::request;
-use pawl::{Engine, EngineOptions, LoadOptions, SamplingParams, Speculation};
+use pawl::{DraftPolicy, Engine, EngineOptions, LoadOptions, SamplingParams, Speculation};
 use pawl_builder::CheckpointOption;
 use pawl_tests::export::Export;
 use pawl_tests::golden;
@@ -11,7 +11,9 @@ const CHAT_IDS: u32 = 2041;
 
 fn tokens_per_step(params: &SamplingParams) -> f64 {
     let export = Export::of("tiny-python", CheckpointOption::Update(8));
-    let options = EngineOptions::default().speculation(Speculation::Mtp);
+    let options = EngineOptions::default()
+        .draft_policy(DraftPolicy::Fixed)
+        .speculation(Speculation::Mtp);
     let model = export.load(&LoadOptions::default().threads(1));
     let engine = Engine::new(model, &options.max_drafts(3)).unwrap();
     let prompts = golden::load("tiny-python")

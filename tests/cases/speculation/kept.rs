@@ -4,7 +4,7 @@
 //! Random models never agree with their own heads, so the drafts are told what to be.
 
 use super::{BOTH, MOST, engine, off, planned, request};
-use pawl::{Completion, Engine, EngineOptions, FinishReason, Request, SamplingParams};
+use pawl::{Completion, DraftPolicy, Engine, EngineOptions, FinishReason, Request, SamplingParams};
 use pawl_builder::CheckpointOption;
 use pawl_tests::export::{Export, word};
 use pawl_tests::golden;
@@ -86,6 +86,7 @@ fn params() -> SamplingParams {
 fn watched(export: &Export, chunk: usize) -> (Engine, Recorder) {
     let recorder = Recorder::default();
     let options = EngineOptions::default()
+        .draft_policy(DraftPolicy::Fixed)
         .max_drafts(MOST)
         .prefill_chunk(chunk)
         .observe_steps(recorder.clone());
@@ -233,7 +234,12 @@ fn attention_only() {
 fn stop_strings_cut_the_text_of_accepted_drafts() {
     let export = Export::of("tiny-python", CheckpointOption::Update(8));
     let off = engine(&export, &off());
-    let on = engine(&export, &EngineOptions::default().max_drafts(MOST));
+    let on = engine(
+        &export,
+        &EngineOptions::default()
+            .draft_policy(DraftPolicy::Fixed)
+            .max_drafts(MOST),
+    );
     let ask = || {
         Request::from_text("def main():\n")
             .sampling(SamplingParams::greedy())

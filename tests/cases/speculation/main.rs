@@ -14,7 +14,7 @@ mod gain;
 mod kept;
 mod refusals;
 
-use pawl::{Engine, EngineOptions, LoadOptions, Request, SamplingParams, Speculation};
+use pawl::{DraftPolicy, Engine, EngineOptions, LoadOptions, Request, SamplingParams, Speculation};
 use pawl_builder::CheckpointOption;
 use pawl_tests::export::Export;
 
@@ -35,7 +35,9 @@ fn engine(export: &Export, options: &EngineOptions) -> Engine {
 }
 
 fn off() -> EngineOptions {
-    EngineOptions::default().speculation(Speculation::Off)
+    EngineOptions::default()
+        .draft_policy(DraftPolicy::Fixed)
+        .speculation(Speculation::Off)
 }
 
 fn request(ids: &[u32], params: &SamplingParams, tokens: u64) -> Request {

@@ -1,7 +1,9 @@
 //! What speculation costs when nothing drafts, and what is refused.
 
 use super::{engine, request};
-use pawl::{Engine, EngineOptions, LoadOptions, SamplingParams, Speculation, SpeculationStats};
+use pawl::{
+    DraftPolicy, Engine, EngineOptions, LoadOptions, SamplingParams, Speculation, SpeculationStats,
+};
 use pawl_builder::CheckpointOption;
 use pawl_tests::export::Export;
 use pawl_tests::golden;
@@ -24,14 +26,26 @@ fn plain_steps_capture_nothing() {
     };
     assert_eq!(
         capturing(
-            EngineOptions::default().speculation(Speculation::Off),
+            EngineOptions::default()
+                .draft_policy(DraftPolicy::Fixed)
+                .speculation(Speculation::Off),
             false
         )
         .capturing_steps,
         0
     );
-    assert_eq!(capturing(EngineOptions::default(), true).capturing_steps, 0);
-    let stats = capturing(EngineOptions::default(), false);
+    assert_eq!(
+        capturing(
+            EngineOptions::default().draft_policy(DraftPolicy::Fixed),
+            true
+        )
+        .capturing_steps,
+        0
+    );
+    let stats = capturing(
+        EngineOptions::default().draft_policy(DraftPolicy::Fixed),
+        false,
+    );
     assert!(
         stats.capturing_steps > 0 && stats.capturing_steps == stats.rounds,
         "{stats:?}"
@@ -47,13 +61,28 @@ fn impossible_speculation_is_refused() {
             .to_string()
     };
     let bare = Export::of("qwen3_5-odd", CheckpointOption::None);
-    let mtp = || EngineOptions::default().speculation(Speculation::Mtp);
+    let mtp = || {
+        EngineOptions::default()
+            .draft_policy(DraftPolicy::Fixed)
+            .speculation(Speculation::Mtp)
+    };
     assert!(refuse(&bare, mtp()).contains("without checkpoints"));
     let small = Export::of("qwen3_5-odd", CheckpointOption::State(3));
-    assert!(refuse(&small, EngineOptions::default().max_drafts(3)).contains("1 to 2"));
+    assert!(
+        refuse(
+            &small,
+            EngineOptions::default()
+                .draft_policy(DraftPolicy::Fixed)
+                .max_drafts(3)
+        )
+        .contains("1 to 2")
+    );
     let headless = Export::of("lfm2-odd", CheckpointOption::Update(8));
     assert!(refuse(&headless, mtp()).contains("no drafting head"));
-    let off = engine(&bare, &EngineOptions::default());
+    let off = engine(
+        &bare,
+        &EngineOptions::default().draft_policy(DraftPolicy::Fixed),
+    );
     assert!(
         off.speculation()
             .to_string()

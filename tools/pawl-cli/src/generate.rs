@@ -4,7 +4,7 @@ use crate::error::CliError;
 use crate::load::LoadArgs;
 use crate::prompts::PromptArgs;
 use pawl::{
-    Completion, EffectiveSpeculation, Engine, EngineOptions, Request, RequestHandle,
+    Completion, DraftPolicy, EffectiveSpeculation, Engine, EngineOptions, Request, RequestHandle,
     SamplingParams, Speculation, SpeculationStats,
 };
 use serde_json::json;
@@ -102,34 +102,32 @@ impl SamplingArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Speculation")]
 pub(crate) struct SpeculationArgs {
-    /// Where drafts come from: off, ngram or mtp. By default the model's head where it has one, else ngram.
+    /// Where drafts come from: off, ngram, mtp, tree or auto. By default `PAWL_SPECULATION`, else the model's head where it
+    /// has one, else ngram.
     #[arg(long, value_name = "MODE")]
     speculation: Option<Speculation>,
-    /// Drafts per step and prompt, from 1 to what the model captures; 3 by default.
+    /// Drafts per step and prompt, from 1 to what the model captures. By default as many as that, as far as they pay; 3
+    /// where the policy is fixed.
     #[arg(long, value_name = "K", allow_negative_numbers = true)]
     max_drafts: Option<usize>,
-    /// How many drafts a step carries: always as many as there are.
-    #[arg(long, value_enum, default_value_t = DraftPolicy::Fixed)]
-    draft_policy: DraftPolicy,
-}
-
-/// How many drafts a step carries.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum DraftPolicy {
-    /// As many as there are, up to the limit.
-    Fixed,
+    /// How many drafts a step carries: `adaptive`, as many as pay by what steps have cost and drafts have brought so far, or
+    /// `fixed`, always as many as allowed. By default `PAWL_DRAFT_POLICY`, else adaptive.
+    #[arg(long, value_name = "POLICY")]
+    draft_policy: Option<DraftPolicy>,
 }
 
 impl SpeculationArgs {
     /// The engine that drafts so.
     pub(crate) fn options(&self) -> EngineOptions {
-        let DraftPolicy::Fixed = self.draft_policy;
         let mut options = EngineOptions::default();
         if let Some(mode) = self.speculation {
             options = options.speculation(mode);
         }
         if let Some(drafts) = self.max_drafts {
             options = options.max_drafts(drafts);
+        }
+        if let Some(policy) = self.draft_policy {
+            options = options.draft_policy(policy);
         }
         options
     }
@@ -265,6 +263,16 @@ fn counts(stats: &SpeculationStats) -> serde_json::Value {
     let by_position: Vec<_> = positions
         .map(|(evaluated, accepted)| json!({"evaluated": evaluated, "accepted": accepted}))
         .collect();
+    let by_source = stats.by_source.iter().map(|of| {
+        let source = of.source.to_string();
+        json!({"source": source, "rounds": of.rounds, "proposed": of.proposed, "accepted": of.accepted})
+    });
+    let fallbacks = stats.fallbacks.iter();
+    let fallbacks = fallbacks.map(|f| json!({"reason": f.reason, "count": f.count}));
+    let policy = stats.policy.as_ref().map(|now| {
+        let source = now.source.map(|source| source.to_string());
+        json!({"source": source, "drafts": now.drafts, "width": now.width, "why": now.why})
+    });
     json!({
         "rounds": stats.rounds,
         "plain_steps": stats.plain_steps,
@@ -272,6 +280,19 @@ fn counts(stats: &SpeculationStats) -> serde_json::Value {
         "evaluated": stats.evaluated,
         "accepted": stats.accepted,
         "by_position": by_position,
+        "by_accepted": stats.by_accepted,
+        "by_source": by_source.collect::<Vec<_>>(),
+        "corrections": stats.corrections,
+        "bonus": stats.bonus,
+        "branched": stats.branched,
+        "branch_wins": stats.branch_wins,
+        "target_passes": stats.target_passes,
+        "draft_passes": stats.draft_passes,
+        "run_seconds": stats.run_time.as_secs_f64(),
+        "draft_seconds": stats.draft_time.as_secs_f64(),
+        "commit_seconds": stats.commit_time.as_secs_f64(),
+        "fallbacks": fallbacks.collect::<Vec<_>>(),
+        "policy": policy,
     })
 }
 
@@ -281,7 +302,9 @@ fn print_json(completion: &Completion, engine: &Engine) -> Result<(), CliError> 
     let effective = engine.speculation();
     let mut speculation = json!({
         "mode": effective.mode.to_string(),
+        "policy": effective.policy.to_string(),
         "max_drafts": effective.max_drafts,
+        "width": effective.width,
         "reason": effective.reason,
     });
     if let (Some(all), serde_json::Value::Object(counts)) =
