@@ -171,6 +171,7 @@ fn report(plan: &Plan<'_>, options: &BuildOptions, written: Written) -> BuildRep
                 None => CheckpointOption::None,
             },
             mtp: plan.head.is_some(),
+            wiring: plan.head.map(|_| plan.wiring),
             spelling: options.spelling,
             max_sequence: plan.sequence_limit,
         },

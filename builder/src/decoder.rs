@@ -10,6 +10,7 @@ use crate::graph::{GraphBuilder, Place};
 use crate::options::BuildOptions;
 use crate::plan::Plan;
 use crate::rope::Rotations;
+use crate::wiring::HeadHidden;
 use crate::{mtp, ops};
 
 /// Every graph of a model: the decoder and, where it is exported, the drafting head.
@@ -63,7 +64,11 @@ fn decoder(plan: &Plan<'_>) -> Result<Graph, BuildError> {
     let projection = blocks::output_projection(g, plan, &embedding)?;
     blocks::lm_head(g, &step, &hidden, &projection)?;
     if plan.head.is_some() {
-        g.output(Place::Result, names::HIDDEN_STATES, &hidden);
+        let read = match plan.wiring.hidden {
+            HeadHidden::AfterNorm => &hidden,
+            HeadHidden::BeforeNorm => &x,
+        };
+        g.output(Place::Result, names::HIDDEN_STATES, read);
     }
     graph.finish()
 }

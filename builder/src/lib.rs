@@ -61,6 +61,7 @@ mod stage;
 mod target;
 #[cfg(test)]
 mod testing;
+mod wiring;
 
 pub use build_request::{BuildRequest, Progress, StagedExport, build};
 pub use error::BuildError;
@@ -69,3 +70,4 @@ pub use options::{
     BuildOptions, CheckpointOption, Dtype, OptionsError, Spelling, Target, UnknownValue,
 };
 pub use report::{BuildReport, EffectiveOptions, ReportedFile, SkippedTensors};
+pub use wiring::{HeadHidden, HeadOrder, MtpWiring};

@@ -10,6 +10,7 @@ use crate::graph::{GraphBuilder, Place};
 use crate::ops;
 use crate::plan::Plan;
 use crate::rope::Rotations;
+use crate::wiring::HeadHidden;
 
 /// The head as a model of one layer: it reads tokens and hidden rows, keeps its own key/value cache as layer 0, and
 /// shares embedding and output projection with the model.
@@ -29,7 +30,7 @@ pub(crate) fn graph(plan: &Plan<'_>, head: &MtpHead) -> Result<Graph, BuildError
     let rotations = Rotations::emit(g, plan, [&head.layer], &step.positions)?;
     let embedding = blocks::embedding_table(g, plan)?;
     let embedded = ops::gather_rows(g, "embedding", &embedding, &step.input_ids)?;
-    let x = blocks::fuse_hidden(g, plan.dtype, head, &embedded, &hidden)?;
+    let x = blocks::fuse_hidden(g, (plan.dtype, plan.wiring.order), head, &embedded, &hidden)?;
     let cx = LayerContext {
         plan,
         step: &step,
@@ -40,7 +41,11 @@ pub(crate) fn graph(plan: &Plan<'_>, head: &MtpHead) -> Result<Graph, BuildError
     let own = blocks::norm(g, "final_norm", plan.dtype, &head.final_norm, &x)?;
     let projection = blocks::output_projection(g, plan, &embedding)?;
     blocks::lm_head(g, &step, &own, &projection)?;
-    g.output(Place::Result, names::HIDDEN_STATES_OUT, &own);
+    let chained = match plan.wiring.hidden {
+        HeadHidden::AfterNorm => &own,
+        HeadHidden::BeforeNorm => &x,
+    };
+    g.output(Place::Result, names::HIDDEN_STATES_OUT, chained);
     graph.finish()
 }
 

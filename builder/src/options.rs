@@ -6,6 +6,8 @@ use std::str::FromStr;
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::wiring::MtpWiring;
+
 /// Most drafted transitions or states one step can capture.
 const MAX_CHECKPOINTS: u8 = 8;
 
@@ -151,6 +153,8 @@ pub struct BuildOptions {
     pub checkpoints: CheckpointOption,
     /// Export the model's multi-token prediction head, if it has one.
     pub mtp: bool,
+    /// How that head is wired to the model.
+    pub wiring: MtpWiring,
     /// How the configuration is written.
     pub spelling: Spelling,
     /// Longest sequence in tokens; `None` takes the model's context length.
@@ -215,6 +219,7 @@ impl Default for BuildOptions {
             dtype: None,
             checkpoints: CheckpointOption::default(),
             mtp: true,
+            wiring: MtpWiring::default(),
             spelling: Spelling::default(),
             max_sequence: None,
             refuse_nonfinite: false,
@@ -338,7 +343,7 @@ impl FromStr for Spelling {
     }
 }
 
-fn unknown(option: &'static str, found: &str, expected: &'static str) -> UnknownValue {
+pub(crate) fn unknown(option: &'static str, found: &str, expected: &'static str) -> UnknownValue {
     UnknownValue {
         option,
         found: found.to_owned(),

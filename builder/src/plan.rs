@@ -7,6 +7,7 @@ use crate::error::BuildError;
 use crate::graph::ir;
 use crate::options::{BuildOptions, Dtype, Spelling};
 use crate::target::{self, TargetTable};
+use crate::wiring::MtpWiring;
 
 /// Everything the emitters and the configuration ask about a build.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct Plan<'a> {
     /// Longest sequence in tokens.
     pub(crate) sequence_limit: u64,
     pub(crate) spelling: Spelling,
+    /// How the head is wired.
+    pub(crate) wiring: MtpWiring,
 }
 
 impl<'a> Plan<'a> {
@@ -52,6 +55,7 @@ impl<'a> Plan<'a> {
                 .mtp
                 .as_ref()
                 .filter(|_| has_place_for_head(options)),
+            wiring: options.wiring,
             sequence_limit: sequence_limit(description, options, target)?,
             spelling: options.spelling,
         })

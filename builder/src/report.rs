@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::options::{CheckpointOption, Dtype, Spelling, Target};
+use crate::wiring::MtpWiring;
 
 /// What was built: files, sizes, options in effect, and what its user should know.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -60,6 +61,8 @@ pub struct EffectiveOptions {
     pub checkpoints: CheckpointOption,
     /// Whether a multi-token prediction head is in the export.
     pub mtp: bool,
+    /// How it is wired; `None` without one.
+    pub wiring: Option<MtpWiring>,
     /// Spelling of the configuration.
     pub spelling: Spelling,
     /// Longest sequence in tokens.

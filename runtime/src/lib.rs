@@ -74,8 +74,8 @@ pub use sample::{SamplingError, SamplingParams};
 pub use saved::StateFileError;
 pub use settings::{Setting, SettingError, settings};
 pub use speculate::{
-    DraftPolicy, DraftSource, DraftTree, EffectiveSpeculation, Fallback, Policy, Source,
-    SourceStats, Speculation, SpeculationError, SpeculationStats,
+    DraftPolicy, DraftSource, DraftTree, DraftTreeError, EffectiveSpeculation, Fallback, Policy,
+    Source, SourceStats, Speculation, SpeculationError, SpeculationStats,
 };
 pub use text::{
     ChatTemplate, HfTokenizer, Message, Piece, TemplateError, Tokenizer, TokenizerError,

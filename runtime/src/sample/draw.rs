@@ -12,15 +12,15 @@ const WHOLESALE: usize = 8;
 /// Draws tokens for one request. Cheap to clone, holds nothing that changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Sampler {
-    greedy: bool,
-    filters: Filters,
-    seed: u64,
+    pub(super) greedy: bool,
+    pub(super) filters: Filters,
+    pub(super) seed: u64,
 }
 
 /// Memory that draws reuse. One per engine is enough; its contents never influence a draw.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    ranked: Vec<Rank>,
+    pub(super) ranked: Vec<Rank>,
 }
 
 /// One draw.

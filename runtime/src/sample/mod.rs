@@ -4,6 +4,7 @@
 //! on what was drawn before, on the batch, or on how many tokens a step verified, so a request gives
 //! the same tokens whether they come one at a time or several per step.
 
+mod best;
 mod cut;
 mod draw;
 mod filter;

@@ -6,8 +6,11 @@
 //! and without: drafts decide only how many positions one step computes.
 
 mod choice;
+mod growth;
 mod mode;
 mod ngram;
+mod rows;
+mod shared;
 mod source;
 mod stats;
 mod suffix;
@@ -15,12 +18,15 @@ mod tree;
 mod verify;
 
 pub(crate) use choice::Choice;
+pub(crate) use growth::Growth;
 pub use mode::{DraftPolicy, DraftSource, EffectiveSpeculation, Speculation, SpeculationError};
 pub(crate) use mode::{Drafts, Offer, Wanted};
+pub(crate) use rows::Rows;
 pub(crate) use source::Proposal;
 pub use source::Source;
 pub use stats::{Fallback, Policy, SourceStats, SpeculationStats};
 pub(crate) use stats::{Round, Spent};
 pub(crate) use suffix::Suffixes;
-pub use tree::DraftTree;
+pub use tree::{DraftTree, DraftTreeError};
 pub(crate) use verify::verify;
+pub(crate) use verify::verify_tree;

@@ -1,5 +1,6 @@
 //! The kinds of sources, and what one of them proposes.
 
+use super::rows::Rows;
 use super::tree::DraftTree;
 use std::fmt;
 
@@ -52,6 +53,24 @@ impl Proposal {
 
     /// The tokens of the spine.
     pub(crate) fn spine(&self) -> Vec<u32> {
-        self.tree.spine()
+        let spine = self.tree.spine().into_iter();
+        spine.filter_map(|node| self.tree.token(node)).collect()
+    }
+
+    /// Drafts of each row that branches off the spine.
+    pub(crate) fn branches(&self) -> Vec<usize> {
+        let rows = Rows::of(&self.tree);
+        (1..rows.len()).map(|row| rows.row(row).len()).collect()
+    }
+
+    /// The tree as far as it is run: `drafts` of the spine, and the first `branches` of the rows that branch off it.
+    pub(crate) fn granted(&self, drafts: usize, branches: usize) -> (DraftTree, Rows) {
+        let mut tree = self.tree.clone();
+        if branches == 0 {
+            tree = DraftTree::chain(self.spine());
+            tree.cut(drafts, drafts);
+        }
+        let rows = Rows::of(&tree).take(1 + branches);
+        (tree, rows)
     }
 }

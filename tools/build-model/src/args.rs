@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use pawl_builder::{BuildOptions, BuildRequest, CheckpointOption, Dtype, Spelling, Target};
+use pawl_builder::{
+    BuildOptions, BuildRequest, CheckpointOption, Dtype, HeadHidden, HeadOrder, Spelling, Target,
+};
 
 /// Builds an ONNX model folder from a Hugging Face checkpoint.
 #[derive(Debug, Parser)]
@@ -29,6 +31,12 @@ pub(crate) struct Args {
     /// Leave the multi-token prediction head out.
     #[arg(long)]
     no_mtp: bool,
+    /// The hidden row that the multi-token prediction head reads: after-norm (as in Qwen3.5) or before-norm.
+    #[arg(long, value_name = "ROW", default_value_t)]
+    mtp_hidden: HeadHidden,
+    /// The first half of that head's input: embedding-first (as in Qwen3.5) or hidden-first.
+    #[arg(long, value_name = "ORDER", default_value_t)]
+    mtp_order: HeadOrder,
     /// Spelling of genai_config.json: pawl, or genai-0.18 for onnxruntime-genai (CUDA only).
     #[arg(long, value_name = "NAME", default_value_t)]
     spelling: Spelling,
@@ -54,6 +62,8 @@ impl Args {
         options.dtype = self.dtype;
         options.checkpoints = self.checkpoints;
         options.mtp = !self.no_mtp;
+        options.wiring.hidden = self.mtp_hidden;
+        options.wiring.order = self.mtp_order;
         options.spelling = self.spelling;
         options.max_sequence = self.max_sequence;
         options.refuse_nonfinite = self.refuse_nonfinite;

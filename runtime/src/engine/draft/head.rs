@@ -179,7 +179,12 @@ impl HeadDrafter {
                 continue;
             };
             let position = row.past + row.kept.get() + depth - 1;
-            let last = row.proposal.tree.nodes().last().map(|node| node.token);
+            let last = row
+                .proposal
+                .tree
+                .nodes()
+                .next_back()
+                .map(|(_, token)| token);
             pack::push_row(&mut self.inputs, position, last, LogitsOf::Last(1));
             self.inputs.hidden_states.extend_from_slice(&chain.hidden);
             rows.push(chain.row);

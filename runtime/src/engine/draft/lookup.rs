@@ -33,7 +33,7 @@ impl Drafter for LookupDrafter {
                 index.push(*token);
             }
             let spine = row.proposal.spine();
-            let fresh: Vec<u32> = row.fresh().iter().copied().chain(spine.clone()).collect();
+            let fresh: Vec<u32> = row.fresh().iter().chain(&spine).copied().collect();
             let found = index.propose(&fresh, most.saturating_sub(spine.len()));
             row.proposal.tree.extend_tail(found);
         }
