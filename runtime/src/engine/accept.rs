@@ -7,7 +7,7 @@ use crate::ids::RequestId;
 use crate::request::{Advance, RequestError};
 use crate::sample::{Sampler, Scratch};
 use crate::schedule::{RowPlan, StepPlan};
-use crate::speculate::{Choice, Proposal, Round, Source, verify};
+use crate::speculate::{Choice, DraftTree, Proposal, Round, Rows, Source, verify_tree};
 use crate::txn::{Keep, StepRow};
 use std::num::NonZeroUsize;
 
@@ -19,7 +19,9 @@ pub(super) struct Decided {
     pub(super) past: usize,
     /// Tokens kept of the row: the known ones and the accepted drafts.
     pub(super) kept: NonZeroUsize,
-    /// First packed token of the row.
+    /// Which of the request's rows is kept: 0 is its own.
+    pub(super) candidate: usize,
+    /// First packed token of that row.
     pub(super) start: usize,
     /// How the request samples; drafts are drawn alike.
     pub(super) sampler: Sampler,
@@ -57,6 +59,7 @@ impl Decided {
     /// What the transaction keeps of the row.
     pub(super) fn keep(&self) -> Keep {
         Keep {
+            row: self.candidate,
             tokens: self.kept,
             head_tokens: self.head_kept,
         }
@@ -93,33 +96,100 @@ pub(super) fn decide(
     let mut start = 0;
     let mut decided = Vec::with_capacity(plan.rows.len());
     for (row, reserved) in plan.rows.iter().zip(rows) {
-        let count = if row.wants_logits { row.drafts + 1 } else { 0 };
-        let logits: Vec<&[f32]> = logits.by_ref().take(count).collect();
         let active = requests.iter().find(|active| active.id == row.request);
-        let found = active.and_then(|active| decide_row(active, row, start, &logits, scratch));
+        let run = Candidates::of(active, row);
+        let logits: Vec<&[f32]> = logits.by_ref().take(run.logits(row)).collect();
+        let found = active.and_then(|active| {
+            decide_row(active, (row, &run), start, &logits, scratch)
+        });
         decided.extend(found.map(|found| Decided {
             head_room: reserved.head_tokens,
             ..found
         }));
-        start += row.num_tokens();
+        start += run.tokens(row, usize::MAX);
     }
     decided
 }
 
+/// The rows that one planned row stands for in the batch: its own, and those that branch off it.
+#[derive(Debug)]
+pub(super) struct Candidates {
+    tree: DraftTree,
+    rows: Rows,
+}
+
+impl Candidates {
+    /// The drafts that a row of the plan runs.
+    pub(super) fn of(active: Option<&Active>, row: &RowPlan) -> Self {
+        let granted = active.map(|a| a.proposal.granted(row.drafts, row.branches.len()));
+        let (tree, rows) = granted.unwrap_or_else(|| {
+            let tree = DraftTree::default();
+            let rows = Rows::of(&tree);
+            (tree, rows)
+        });
+        Self { tree, rows }
+    }
+
+    /// Number of rows.
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The drafts of one of the rows.
+    pub(super) fn drafts(&self, row: usize) -> impl Iterator<Item = u32> {
+        let nodes = self.rows.row(row).iter();
+        nodes.filter_map(|node| self.tree.token(*node))
+    }
+
+    /// The drafts of one of the rows that no row before it runs; they are its last ones.
+    pub(super) fn own(&self, row: usize) -> usize {
+        let nodes = self.rows.row(row).iter();
+        let own = nodes.filter(|node| {
+            let place = self.rows.canonical(**node);
+            place.is_some_and(|(canonical, _)| canonical == row)
+        });
+        own.count()
+    }
+
+    /// Packed tokens of the first `count` rows.
+    fn tokens(&self, plan: &RowPlan, count: usize) -> usize {
+        let rows = (0..self.rows.len()).take(count);
+        rows.map(|row| plan.tokens.len() + self.rows.row(row).len())
+            .sum()
+    }
+
+    /// Different drafts of all rows.
+    fn nodes(&self) -> usize {
+        (0..self.rows.len()).map(|row| self.own(row)).sum()
+    }
+
+    /// Logits that the decoder gives for the rows: after the last known token, then after every draft once.
+    fn logits(&self, plan: &RowPlan) -> usize {
+        if plan.wants_logits { self.nodes() + 1 } else { 0 }
+    }
+
+    /// Which of these logits stand after a node; `None` is the last known token.
+    fn place(&self, node: Option<usize>) -> Option<usize> {
+        let Some(node) = node else { return Some(0) };
+        let (row, index) = self.rows.canonical(node)?;
+        let before: usize = (0..row).map(|row| self.own(row)).sum();
+        let shared = self.rows.row(row).len() - self.own(row);
+        Some(1 + before + index - shared)
+    }
+}
+
 fn decide_row(
     active: &Active,
-    row: &RowPlan,
+    (row, run): (&RowPlan, &Candidates),
     start: usize,
     logits: &[&[f32]],
     scratch: &mut Scratch,
 ) -> Option<Decided> {
-    let spine = active.proposal.spine();
-    let drafts = spine.get(..row.drafts).unwrap_or_default();
     let mut draws = Vec::with_capacity(logits.len());
     let (drawn, round) = match logits {
         [] => (Drawn::Nothing, Round::default()),
         _ if active.reads_only => (Drawn::Nothing, Round::default()),
-        logits => draw(active, drafts, logits, scratch, &mut draws),
+        logits => draw(active, run, logits, scratch, &mut draws),
     };
     let new: &[u32] = match &drawn {
         Drawn::Advance(advance) => &advance.tokens,
@@ -138,7 +208,8 @@ fn decide_row(
         request: active.id,
         past: row.past(),
         kept,
-        start,
+        candidate: round.winner,
+        start: start + run.tokens(row, round.winner),
         sampler: active.sampler.clone(),
         is_prefill: row.is_prefill,
         room,
@@ -156,15 +227,16 @@ fn decide_row(
 /// Draws at every position up to the first draft that differs, and notes how close each draw was.
 fn draw(
     active: &Active,
-    drafts: &[u32],
+    run: &Candidates,
     logits: &[&[f32]],
     scratch: &mut Scratch,
     draws: &mut Vec<Draw>,
 ) -> (Drawn, Round) {
     let first = active.tokens.len();
-    let draw = |index: usize| {
-        let row = logits.get(index).copied().unwrap_or_default();
-        let position = u64::try_from(first + index).unwrap_or(u64::MAX);
+    let draw = |node: Option<usize>| {
+        let row = run.place(node).and_then(|place| logits.get(place));
+        let row = row.copied().unwrap_or_default();
+        let position = u64::try_from(first + draws.len()).unwrap_or(u64::MAX);
         let drawn = active.sampler.draw(row, position, scratch);
         drawn.map(|drawn| {
             let (token, margin) = (drawn.token, drawn.margin);
@@ -172,7 +244,7 @@ fn draw(
             token
         })
     };
-    let verified = match verify(drafts, draw) {
+    let verified = match verify_tree(&run.tree, &run.rows, draw) {
         Ok(verified) => verified,
         Err(error) => {
             return (
@@ -183,11 +255,11 @@ fn draw(
     };
     let round = Round {
         source: active.proposal.source,
-        proposed: drafts.len(),
+        proposed: run.nodes(),
         evaluated: verified.evaluated,
         accepted: verified.accepted,
-        rows: 1,
-        winner: 0,
+        rows: run.len(),
+        winner: verified.row,
     };
     match active.cursor.plan(&verified.tokens) {
         Ok(advance) => (Drawn::Advance(advance), round),

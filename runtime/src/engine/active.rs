@@ -117,6 +117,11 @@ impl Active {
             } else {
                 0
             },
+            branches: if pending == 1 {
+                self.proposal.branches()
+            } else {
+                Vec::new()
+            },
             waited: self.waited,
             overtaken: self.overtaken,
             brings: None,

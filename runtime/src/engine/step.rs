@@ -1,10 +1,10 @@
 //! One step, in six phases: plan, reserve, run, accept, commit, deliver.
 
 use super::accept;
-use super::accept::Decided;
+use super::accept::{Candidates, Decided};
 use super::active::{Active, Delivered};
 use super::core::Core;
-use super::draft::{Drafting, Sources};
+use super::draft::{Drafting, OPEN, Sources};
 use super::error::EngineError;
 use super::observe::StepTimes;
 use super::pack::{self, LogitsOf};
@@ -152,17 +152,24 @@ impl Core {
         for row in &plan.rows {
             let active = self.requests.iter().find(|a| a.id == row.request);
             let known = active.and_then(|a| a.tokens.get(row.tokens.clone()));
-            let spine = active.map(|a| a.proposal.spine());
-            let drafts = spine.as_ref().and_then(|spine| spine.get(..row.drafts));
-            let tokens = known.into_iter().chain(drafts).flatten().copied();
-            let logits = if row.wants_logits {
-                LogitsOf::Last(row.drafts + 1)
-            } else {
-                LogitsOf::Nothing
-            };
-            pack::push_row(&mut self.inputs, row.past(), tokens, logits);
+            let known = known.unwrap_or_default();
+            let run = Candidates::of(active, row);
+            for candidate in 0..run.len() {
+                let tokens = known.iter().copied().chain(run.drafts(candidate));
+                let logits = match (row.wants_logits, candidate) {
+                    (false, _) => LogitsOf::Nothing,
+                    // The logits after the last known token are those of the first row.
+                    (true, 0) => LogitsOf::Last(run.own(0) + 1),
+                    (true, _) => LogitsOf::Last(run.own(candidate)),
+                };
+                pack::push_row(&mut self.inputs, row.past(), tokens, logits);
+            }
             let head_tokens = active.map_or(0, |active| self.head_tokens(active, row));
-            rows.push(row.step_row(head_tokens));
+            let branches = if self.speculation.width > 1 { OPEN } else { 0 };
+            rows.push(StepRow {
+                head_branches: vec![head_tokens; branches],
+                ..row.step_row(head_tokens)
+            });
         }
         rows
     }

@@ -113,10 +113,17 @@ impl Growth {
 
     /// The tokens from the root to a node, its own last.
     pub(crate) fn path(&self, node: usize) -> Vec<u32> {
-        let up = |node: &&Grown| self.nodes.get(node.parent?);
-        let mut path: Vec<_> = std::iter::successors(self.nodes.get(node), up)
-            .map(|node| node.token)
-            .collect();
+        let nodes = self.path_nodes(node).into_iter();
+        nodes
+            .filter_map(|node| Some(self.nodes.get(node)?.token))
+            .collect()
+    }
+
+    /// The numbers of the nodes from the root to a node, its own last.
+    pub(crate) fn path_nodes(&self, node: usize) -> Vec<usize> {
+        let known = (node < self.nodes.len()).then_some(node);
+        let up = |node: &usize| self.nodes.get(*node)?.parent;
+        let mut path: Vec<_> = std::iter::successors(known, up).collect();
         path.reverse();
         path
     }

@@ -8,6 +8,7 @@
 //! A step after which nothing is drafted for a request does not run the head for it: the hidden rows wait, and are read
 //! in one pass with those of the step that drafts again. So a request that is not worth drafting for costs no pass.
 
+use super::branching::Tree;
 use super::{Cut, Drafter, Drafting};
 use crate::engine::accept::Decided;
 use crate::engine::active::Active;
@@ -26,9 +27,9 @@ const MOST_UNREAD: usize = 256;
 /// The head, and the hidden rows that it has not read.
 #[derive(Debug)]
 pub(super) struct HeadDrafter {
-    head: Decoder,
-    inputs: StepInputs,
-    outputs: StepOutputs,
+    pub(super) head: Decoder,
+    pub(super) inputs: StepInputs,
+    pub(super) outputs: StepOutputs,
     /// By request or kept state, `[n, width]`: rows of its last committed tokens.
     unread: HashMap<RequestId, Vec<f32>>,
     /// What [`Drafter::publish`] makes of that.
@@ -36,13 +37,13 @@ pub(super) struct HeadDrafter {
 }
 
 /// One request whose hidden rows are read in this step.
-struct Reading {
+pub(super) struct Reading {
     /// Row of the step.
-    row: usize,
+    pub(super) row: usize,
     /// Rows read: those that waited, then those of the kept tokens.
-    count: usize,
-    /// Drafts to make.
-    drafts: usize,
+    pub(super) count: usize,
+    /// Drafts to make along one path.
+    pub(super) drafts: usize,
 }
 
 /// One request whose drafts are being chained.
@@ -68,7 +69,8 @@ impl HeadDrafter {
         }
     }
 
-    fn width(&self) -> usize {
+    /// Elements of a hidden row.
+    pub(super) fn width(&self) -> usize {
         self.head.hidden_size().max(1)
     }
 
@@ -133,28 +135,36 @@ impl HeadDrafter {
         }
         let rows: Vec<usize> = readings.iter().map(|reading| reading.row).collect();
         *drafting.passes += 1;
-        self.pass(drafting.step, &rows, &vec![0; rows.len()])
+        let own: Vec<_> = rows.iter().map(|row| (*row, None)).collect();
+        self.run_in(drafting.step, &own, &vec![0; rows.len()])
     }
 
-    /// The first draft of every row that wants any.
-    fn first_drafts(
+    /// What every row that wants drafts starts from: the first draft of a chain, or the first guesses of a tree.
+    fn starts(
         &mut self,
         drafting: &mut Drafting<'_, '_, '_>,
         readings: &[Reading],
-    ) -> Vec<Chain> {
+    ) -> Result<(Vec<Chain>, Vec<Tree>), EngineError> {
         let (vocab, width) = (self.head.vocab(), self.width());
         let mut logits = self.outputs.logits.chunks_exact(vocab.max(1));
         let ends = self.inputs.cumulative.iter().skip(1);
-        let mut chains = Vec::new();
+        let (mut chains, mut trees) = (Vec::new(), Vec::new());
         for (reading, end) in readings.iter().zip(ends) {
-            let (true, Some(row)) = (reading.drafts > 0, drafting.rows.get_mut(reading.row)) else {
-                continue;
-            };
-            if !propose(row, logits.next().unwrap_or_default(), drafting.scratch) {
+            if reading.drafts == 0 {
                 continue;
             }
+            let logits = logits.next().unwrap_or_default();
             let last = usize::try_from(*end).unwrap_or(0).saturating_sub(1) * width;
             let hidden = self.outputs.hidden.get(last..last + width);
+            if drafting.step.head_branches(reading.row) > 0 {
+                let start = (logits, hidden.unwrap_or_default());
+                trees.extend(self.plant(drafting, reading, start)?);
+                continue;
+            }
+            let row = drafting.rows.get_mut(reading.row);
+            if !row.is_some_and(|row| propose(row, logits, drafting.scratch)) {
+                continue;
+            }
             chains.push(Chain {
                 row: reading.row,
                 drafts: reading.drafts,
@@ -162,7 +172,7 @@ impl HeadDrafter {
                 hidden: hidden.unwrap_or_default().to_vec(),
             });
         }
-        chains
+        Ok((chains, trees))
     }
 
     /// One more draft of every chain, at position `kept + depth - 1` of its row.
@@ -187,11 +197,11 @@ impl HeadDrafter {
                 .map(|(_, token)| token);
             pack::push_row(&mut self.inputs, position, last, LogitsOf::Last(1));
             self.inputs.hidden_states.extend_from_slice(&chain.hidden);
-            rows.push(chain.row);
+            rows.push((chain.row, None));
             written.push(chain.read + depth - 1);
         }
         *drafting.passes += 1;
-        self.pass(drafting.step, &rows, &written)?;
+        self.run_in(drafting.step, &rows, &written)?;
         let (vocab, width) = (self.head.vocab(), self.width());
         let logits = self.outputs.logits.chunks_exact(vocab.max(1));
         let hidden = self.outputs.hidden.chunks_exact(width);
@@ -205,11 +215,12 @@ impl HeadDrafter {
         Ok(())
     }
 
-    /// Runs the head over some rows of the step, `written` positions after what it has committed of each.
-    fn pass(
+    /// Runs the head in the tables of some rows of the step, or of branches of them, `written` positions after what it has
+    /// committed of each.
+    pub(super) fn run_in(
         &mut self,
         step: &mut Step<'_, Reserved>,
-        rows: &[usize],
+        rows: &[(usize, Option<usize>)],
         written: &[usize],
     ) -> Result<(), EngineError> {
         let Self {
@@ -218,7 +229,7 @@ impl HeadDrafter {
             outputs,
             ..
         } = self;
-        let binding = step.head_binding(rows).unwrap_or_default();
+        let binding = step.head_binding_of(rows).unwrap_or_default();
         inputs.past = binding.past;
         for (past, written) in inputs.past.iter_mut().zip(written) {
             *past = past.saturating_add(i32::try_from(*written).unwrap_or(i32::MAX));
@@ -242,7 +253,8 @@ impl Drafter for HeadDrafter {
             return Ok(());
         }
         self.read(drafting, &readings)?;
-        let mut chains = self.first_drafts(drafting, &readings);
+        let (mut chains, trees) = self.starts(drafting, &readings)?;
+        self.grow(drafting, trees)?;
         for depth in 1.. {
             chains.retain(|chain| chain.drafts > depth);
             if chains.is_empty() {

@@ -1,5 +1,6 @@
 //! Drafts by lookup: what followed the last time the text ended like this.
 
+use super::branching::BUDGET;
 use super::{Drafter, Drafting};
 use crate::engine::error::EngineError;
 use crate::ids::RequestId;
@@ -31,6 +32,10 @@ impl Drafter for LookupDrafter {
             let index = self.indices.entry(row.request).or_default();
             for token in active.tokens.get(index.len()..).unwrap_or_default() {
                 index.push(*token);
+            }
+            if row.choice.width > 1 && row.proposal.tree.is_empty() {
+                row.proposal.tree = index.propose_tree(row.fresh(), most, BUDGET);
+                continue;
             }
             let spine = row.proposal.spine();
             let fresh: Vec<u32> = row.fresh().iter().chain(&spine).copied().collect();

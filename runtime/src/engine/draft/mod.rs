@@ -4,6 +4,7 @@
 //! known, and what a source keeps of its own can join the transaction. Whatever a source proposes can change only how
 //! many positions the next step computes, never which tokens are drawn.
 
+mod branching;
 mod caller;
 mod head;
 mod lookup;
@@ -18,6 +19,7 @@ use crate::speculate::Source;
 use crate::txn::{Reserved, Step};
 use std::fmt;
 
+pub(super) use branching::OPEN;
 pub(super) use sources::Sources;
 
 /// A source of drafts for all requests of an engine.
