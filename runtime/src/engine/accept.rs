@@ -42,6 +42,8 @@ pub(super) struct Decided {
     drawn: Drawn,
     round: Round,
     draws: Vec<Draw>,
+    /// The drafts that the row and its branches ran.
+    ran: DraftTree,
 }
 
 /// What a row drew.
@@ -221,6 +223,7 @@ fn decide_row(
         drawn,
         round,
         draws,
+        ran: run.tree.clone(),
     })
 }
 
@@ -289,11 +292,13 @@ pub(super) fn progress(
                 (Some(advance), Some(Ok(Delivery { tokens, text })))
             }
         };
-        let (request, round, draws) = (row.request, row.round, row.draws);
+        let (request, round, draws, ran) = (row.request, row.round, row.draws, row.ran);
         delivered.extend(told.map(|told| Delivered {
             request,
             round,
             draws,
+            ran,
+            why: active.proposal.why,
             told,
         }));
         changes.push(Change {

@@ -10,7 +10,7 @@ use crate::ids::RequestId;
 use crate::request::{Advance, Cursor, Event, FinishReason, Prepared, RequestError, Reuse, Usage};
 use crate::sample::Sampler;
 use crate::schedule::RequestView;
-use crate::speculate::{Drafts, Proposal, Round};
+use crate::speculate::{DraftTree, Drafts, Proposal, Round};
 use crate::txn::{Participant, ParticipantError, Permit};
 use std::sync::Arc;
 use std::time::Instant;
@@ -245,6 +245,10 @@ pub(super) struct Delivered {
     pub(super) round: Round,
     /// The tokens drawn, and how close each of them was.
     pub(super) draws: Vec<Draw>,
+    /// The drafts that were run.
+    pub(super) ran: DraftTree,
+    /// Why they were made as they were.
+    pub(super) why: &'static str,
     pub(super) told: Result<Delivery, RequestError>,
 }
 

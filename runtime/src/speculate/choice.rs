@@ -11,8 +11,10 @@ pub(crate) struct Choice {
     pub(crate) tail: Option<Source>,
     /// Drafts along one path, at most.
     pub(crate) drafts: usize,
-    /// Rows of one tree, at most.
+    /// Guesses of one token side by side, at most; 1 without branches.
     pub(crate) width: usize,
+    /// Nodes of a tree, at most.
+    pub(crate) nodes: usize,
     /// Why, in words.
     pub(crate) why: &'static str,
 }
@@ -24,6 +26,7 @@ impl Default for Choice {
             tail: None,
             drafts: 0,
             width: 1,
+            nodes: 0,
             why: "nothing to draft",
         }
     }

@@ -42,6 +42,8 @@ pub(crate) struct Proposal {
     pub(crate) source: Option<Source>,
     /// Of the first drafts of the spine, how sure their source was, in `0.5..1`; as many as it told.
     pub(crate) confidences: Vec<f32>,
+    /// Why it is as large as it is, in words.
+    pub(crate) why: &'static str,
 }
 
 impl Proposal {

@@ -8,7 +8,7 @@ use crate::engine::accept::Decided;
 use crate::engine::error::EngineError;
 use crate::exec::Decoder;
 use crate::ids::RequestId;
-use crate::speculate::{Source, Speculation};
+use crate::speculate::{Round, Source, Speculation};
 use crate::txn::{Participant, ParticipantError, Permit};
 
 /// Failures of one source in a row after which it is not asked again.
@@ -20,8 +20,33 @@ pub(in crate::engine) struct Sources {
     drafters: Vec<Box<dyn Drafter>>,
     /// Failures since the last step that was published, and the source that failed.
     failures: usize,
-    /// Sources that are not asked any more, and why.
-    disabled: Vec<(Source, String)>,
+    /// How well the head agrees with the decoder.
+    agreement: Agreement,
+    /// Sources that are not asked any more, and why, as far as nobody has been told yet.
+    news: Vec<(Source, String)>,
+}
+
+/// How often a head's first drafts were what the decoder drew, until that is judged.
+#[derive(Debug, Default)]
+struct Agreement {
+    compared: usize,
+    agreed: usize,
+}
+
+impl Agreement {
+    /// First drafts after which a head is judged.
+    const ENOUGH: usize = 64;
+
+    /// Counts one first draft. `false` once, when a head has agreed with next to nothing: its export is wired wrongly, for a
+    /// head that is merely bad guesses a common token now and then.
+    fn count(&mut self, agreed: bool) -> bool {
+        if self.compared >= Self::ENOUGH {
+            return true;
+        }
+        self.compared += 1;
+        self.agreed += usize::from(agreed);
+        self.compared < Self::ENOUGH || self.agreed > Self::ENOUGH / 64
+    }
 }
 
 impl Sources {
@@ -42,7 +67,8 @@ impl Sources {
         Self {
             drafters,
             failures: 0,
-            disabled: Vec::new(),
+            agreement: Agreement::default(),
+            news: Vec::new(),
         }
     }
 
@@ -90,19 +116,40 @@ impl Sources {
 
     /// Stops asking a source. What it has proposed in this step is dropped; what it keeps in the pools stays behind.
     fn disable(&mut self, at: usize, error: &EngineError, drafting: &mut Drafting<'_, '_, '_>) {
-        let drafter = self.drafters.remove(at);
-        let (source, reason) = (drafter.source(), format!("it failed: {error}"));
-        tracing::error!(%source, %error, "a source of drafts is not asked any more");
-        self.disabled.push((source, reason));
+        self.remove(at, format!("it failed: {error}"));
         for row in drafting.rows.iter_mut() {
             row.proposal = Default::default();
             row.head_kept = 0;
         }
     }
 
-    /// Sources that failed, and why.
-    pub(in crate::engine) fn disabled(&self) -> &[(Source, String)] {
-        &self.disabled
+    fn remove(&mut self, at: usize, reason: String) {
+        let source = self.drafters.remove(at).source();
+        tracing::warn!(%source, reason, "a source of drafts is not asked any more");
+        self.news.push((source, reason));
+    }
+
+    /// Learns what became of one request's drafts in a published step.
+    pub(in crate::engine) fn learn(&mut self, round: &Round) {
+        if round.source != Some(Source::Head) || round.evaluated == 0 {
+            return;
+        }
+        if !self.agreement.count(round.accepted > 0) {
+            let head = self.drafters.iter().position(|d| d.source() == Source::Head);
+            let reason = format!(
+                "{} of its first {} drafts agreed with the decoder; the model may have been exported with the wrong \
+                 --mtp-hidden or --mtp-order",
+                self.agreement.agreed, self.agreement.compared
+            );
+            if let Some(at) = head {
+                self.remove(at, reason);
+            }
+        }
+    }
+
+    /// Sources that are not asked any more, and why: each of them once.
+    pub(in crate::engine) fn news(&mut self) -> Vec<(Source, String)> {
+        std::mem::take(&mut self.news)
     }
 
     /// See [`Drafter::fork`].
@@ -143,8 +190,9 @@ fn tidy(row: &mut Decided, vocab: usize) {
     let most = row.room.min(row.choice.drafts);
     let tree = &mut row.proposal.tree;
     tree.keep(|token| usize::try_from(token).is_ok_and(|token| token < vocab));
-    tree.cut(most, most.saturating_mul(row.choice.width));
+    tree.cut(most, row.choice.nodes.max(most));
     row.proposal.source = row.choice.source.filter(|_| !row.proposal.tree.is_empty());
+    row.proposal.why = row.choice.why;
 }
 
 /// The sources take part in the step in which they proposed.
