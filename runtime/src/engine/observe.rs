@@ -7,6 +7,7 @@ use crate::evaluate::StateTensor;
 use crate::ids::RequestId;
 use crate::model::spec::StateSpec;
 use crate::schedule::{RowPlan, StepPlan};
+use crate::speculate::{DraftTree, Source};
 use crate::txn::Composite;
 use std::fmt;
 use std::sync::Arc;
@@ -127,7 +128,7 @@ impl<'a> ObservedStep<'a> {
 pub struct ObservedRow<'a> {
     row: &'a RowPlan,
     active: &'a Active,
-    draws: &'a [Draw],
+    told: Option<&'a Delivered>,
     composite: &'a Composite,
     spec: &'a StateSpec,
 }
@@ -232,7 +233,37 @@ impl ObservedRow<'_> {
     /// the request ended, none where its prompt goes on.
     #[must_use]
     pub fn drawn(&self) -> &[Draw] {
-        self.draws
+        self.told.map_or(&[], |told| &told.draws)
+    }
+
+    /// The drafts that were run, those of branches included; `None` for a row that drew nothing.
+    #[must_use]
+    pub fn drafted(&self) -> Option<&DraftTree> {
+        self.told.map(|told| &told.ran)
+    }
+
+    /// Rows that branched off this one.
+    #[must_use]
+    pub fn branches(&self) -> usize {
+        self.row.branches.len()
+    }
+
+    /// Which row was kept: 0 for this one, `i` for branch `i - 1`.
+    #[must_use]
+    pub fn winner(&self) -> usize {
+        self.told.map_or(0, |told| told.round.winner)
+    }
+
+    /// Who made the drafts.
+    #[must_use]
+    pub fn source(&self) -> Option<Source> {
+        self.told.and_then(|told| told.round.source)
+    }
+
+    /// Why so many drafts were made, in words.
+    #[must_use]
+    pub fn why(&self) -> &'static str {
+        self.told.map_or("", |told| told.why)
     }
 
     /// The fixed state after `past + kept` tokens, copied out.
@@ -304,7 +335,7 @@ impl Core {
         Some(ObservedRow {
             row,
             active: self.requests.iter().find(|a| a.id == row.request)?,
-            draws: of_row.map_or(&[], |told| &told.draws),
+            told: of_row,
             composite: &self.composite,
             spec: self.model.decoder.state(),
         })

@@ -28,6 +28,8 @@ pub struct EngineOptions {
     pub speculation: Option<Speculation>,
     /// Drafts of one row, at most; `None` takes 3, or what the model allows.
     pub max_drafts: Option<usize>,
+    /// Drafts of one tree, at most, from 1 to 16; `None` takes 8. Only [`Speculation::Tree`] drafts trees.
+    pub tree_nodes: Option<usize>,
     /// Whether the number of drafts follows what they bring; `None` takes `PAWL_DRAFT_POLICY`, else
     /// [`DraftPolicy::Adaptive`].
     pub draft_policy: Option<DraftPolicy>,
@@ -46,6 +48,7 @@ impl Default for EngineOptions {
             max_unfinished: UNFINISHED,
             speculation: None,
             max_drafts: None,
+            tree_nodes: None,
             draft_policy: None,
             audit: None,
             observer: None,
@@ -121,6 +124,17 @@ impl EngineOptions {
         self
     }
 
+    /// Limits the drafts of one tree, from 1 to 16.
+    ///
+    /// ```
+    /// assert_eq!(pawl::EngineOptions::default().tree_nodes(12).tree_nodes, Some(12));
+    /// ```
+    #[must_use]
+    pub fn tree_nodes(mut self, nodes: usize) -> Self {
+        self.tree_nodes = Some(nodes);
+        self
+    }
+
     /// Chooses whether the number of drafts follows what they bring.
     ///
     /// ```
@@ -140,6 +154,7 @@ impl EngineOptions {
         Wanted {
             mode: self.speculation,
             max_drafts: self.max_drafts,
+            tree_nodes: self.tree_nodes,
             policy: self.draft_policy,
         }
     }

@@ -45,6 +45,7 @@ impl Core {
         self.count_waits(&plan, now);
         self.show(&plan, &delivered);
         self.deliver(&plan, delivered);
+        self.note_sources();
         self.sweep();
         Ok(Outcome::Ran)
     }
@@ -185,6 +186,17 @@ impl Core {
         waiting + chained.min(active.ceiling().saturating_sub(row.past()))
     }
 
+    /// Notes which sources are not asked any more.
+    fn note_sources(&mut self) {
+        for (source, reason) in self.sources.news() {
+            let reason = format!("{source}: {reason}");
+            self.totals.fall_back(&reason, 1);
+            for active in &mut self.requests {
+                active.clock.fell_back(&reason);
+            }
+        }
+    }
+
     /// Tells callers what was published.
     fn deliver(&mut self, plan: &StepPlan, delivered: Vec<Delivered>) {
         let now = Instant::now();
@@ -203,6 +215,7 @@ impl Core {
             };
             match told {
                 Ok(delivery) => {
+                    self.sources.learn(&round);
                     self.totals.count(&round);
                     active.clock.drew(now, &round, &spent);
                     active.deliver(delivery);
@@ -238,6 +251,7 @@ fn choose(
             tail: tail.then_some(Source::Lookup),
             drafts: speculation.max_drafts,
             width: speculation.width,
+            nodes: speculation.tree_nodes,
             why: "fixed",
         };
     }

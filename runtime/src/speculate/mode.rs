@@ -8,8 +8,12 @@ use std::sync::Arc;
 /// Drafts of one row, whatever the model captures: the most that `checkpoint_count` 8 allows.
 const MOST_DRAFTS: usize = 7;
 
-/// Rows of one tree of drafts, at most.
-const TREE_ROWS: usize = 4;
+/// Guesses of one token side by side, at most.
+const TREE_WIDTH: usize = 4;
+
+/// Drafts of one tree where the caller does not say, and the most that can be asked for.
+const TREE_NODES: usize = 8;
+const MOST_TREE_NODES: usize = 16;
 
 /// Drafts of one row where neither caller nor model say.
 const DEFAULT_DRAFTS: usize = 3;
@@ -142,8 +146,10 @@ pub struct EffectiveSpeculation {
     pub mode: Speculation,
     /// Drafts of one row, at most; 0 when off.
     pub max_drafts: usize,
-    /// Rows of one tree of drafts, at most; 1 without branches.
+    /// Guesses of one token side by side, at most; 1 without branches.
     pub width: usize,
+    /// Drafts of one tree, at most; 0 without branches.
+    pub tree_nodes: usize,
     /// Whether the number of drafts follows what they bring.
     pub policy: DraftPolicy,
     /// Why nothing is drafted although nobody switched it off.
@@ -193,6 +199,14 @@ pub enum SpeculationError {
         /// What the model captures.
         most: usize,
     },
+    /// Trees of too many drafts, or none.
+    #[error("tree_nodes is {wanted}, expected 1 to {most}")]
+    TreeNodes {
+        /// What was asked for.
+        wanted: usize,
+        /// The most.
+        most: usize,
+    },
 }
 
 /// What is asked for.
@@ -202,6 +216,8 @@ pub(crate) struct Wanted {
     pub(crate) mode: Option<Speculation>,
     /// Drafts of one row, at most.
     pub(crate) max_drafts: Option<usize>,
+    /// Drafts of one tree, at most.
+    pub(crate) tree_nodes: Option<usize>,
     /// Whether the number of drafts follows what they bring.
     pub(crate) policy: Option<DraftPolicy>,
 }
@@ -227,6 +243,7 @@ impl EffectiveSpeculation {
                 mode: Speculation::Off,
                 max_drafts: 0,
                 width: 1,
+                tree_nodes: 0,
                 policy,
                 reason,
             })
@@ -262,14 +279,19 @@ impl EffectiveSpeculation {
                 most,
             });
         }
+        let tree = mode == Speculation::Tree;
+        let tree_nodes = wanted.tree_nodes.unwrap_or(TREE_NODES);
+        if tree_nodes == 0 || tree_nodes > MOST_TREE_NODES {
+            return Err(SpeculationError::TreeNodes {
+                wanted: tree_nodes,
+                most: MOST_TREE_NODES,
+            });
+        }
         Ok(Self {
             mode,
             max_drafts,
-            width: if mode == Speculation::Tree {
-                TREE_ROWS
-            } else {
-                1
-            },
+            width: if tree { TREE_WIDTH } else { 1 },
+            tree_nodes: if tree { tree_nodes } else { 0 },
             policy,
             reason: None,
         })
@@ -344,6 +366,7 @@ mod tests {
         let wanted = Wanted {
             mode: wanted,
             max_drafts: drafts,
+            tree_nodes: None,
             policy: Some(DraftPolicy::Fixed),
         };
         match EffectiveSpeculation::choose(&wanted, offer) {

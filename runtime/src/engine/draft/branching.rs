@@ -11,9 +11,6 @@ use crate::engine::error::EngineError;
 use crate::engine::pack::{self, LogitsOf};
 use crate::speculate::Growth;
 
-/// Nodes of one tree, at most.
-pub(super) const BUDGET: usize = 8;
-
 /// Nodes of one request that are expanded in one pass, at most: tables that it is given.
 pub(super) const OPEN: usize = 3;
 
@@ -82,7 +79,7 @@ impl HeadDrafter {
         let Ok(best) = row.sampler.best(logits, position, width, drafting.scratch) else {
             return Ok(None);
         };
-        let mut growth = Growth::new(BUDGET, reading.drafts, width);
+        let mut growth = Growth::new(row.choice.nodes, reading.drafts, width);
         growth.offer(None, &best);
         Ok(Some(Tree {
             row: reading.row,

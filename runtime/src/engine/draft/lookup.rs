@@ -1,6 +1,5 @@
 //! Drafts by lookup: what followed the last time the text ended like this.
 
-use super::branching::BUDGET;
 use super::{Drafter, Drafting};
 use crate::engine::error::EngineError;
 use crate::ids::RequestId;
@@ -34,7 +33,7 @@ impl Drafter for LookupDrafter {
                 index.push(*token);
             }
             if row.choice.width > 1 && row.proposal.tree.is_empty() {
-                row.proposal.tree = index.propose_tree(row.fresh(), most, BUDGET);
+                row.proposal.tree = index.propose_tree(row.fresh(), most, row.choice.nodes);
                 continue;
             }
             let spine = row.proposal.spine();
