@@ -74,7 +74,8 @@ pub use sample::{SamplingError, SamplingParams};
 pub use saved::StateFileError;
 pub use settings::{Setting, SettingError, settings};
 pub use speculate::{
-    DraftSource, EffectiveSpeculation, Speculation, SpeculationError, SpeculationStats,
+    DraftSource, DraftTree, DraftTreeError, EffectiveSpeculation, Speculation, SpeculationError,
+    SpeculationStats,
 };
 pub use text::{
     ChatTemplate, HfTokenizer, Message, Piece, TemplateError, Tokenizer, TokenizerError,

@@ -1,5 +1,8 @@
 //! Sample-and-match: which drafts a row keeps.
 
+use super::rows::Rows;
+use super::tree::DraftTree;
+
 /// What verification of one row decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verified {
@@ -9,6 +12,8 @@ pub(crate) struct Verified {
     pub(crate) accepted: usize,
     /// Drafts that were compared: one more than accepted, unless all were.
     pub(crate) evaluated: usize,
+    /// The row whose prefix is kept: of the rows that hold the accepted drafts, the lowest.
+    pub(crate) row: usize,
 }
 
 /// Draws the target's token at each position and follows the drafts as far as they equal it. `draw(i)` draws from the
@@ -30,6 +35,7 @@ pub(crate) fn verify<E>(
                 tokens,
                 accepted: index,
                 evaluated: index + 1,
+                row: 0,
             });
         }
     }
@@ -38,11 +44,51 @@ pub(crate) fn verify<E>(
         tokens,
         accepted: drafts.len(),
         evaluated: drafts.len(),
+        row: 0,
+    })
+}
+
+/// The same over a tree: at each node the target's token is drawn once, and the child that equals it is followed.
+/// `draw(None)` draws from the logits after the last known token, `draw(Some(node))` from those after a node, which are
+/// those at its canonical place. Only nodes in `rows` can be followed. The token drawn is produced whether or not it is a
+/// child, so a tree changes no token either, however its nodes were chosen.
+///
+/// # Errors
+/// The first draw that fails.
+#[cfg_attr(not(test), expect(dead_code, reason = "the engine runs one row"))]
+pub(crate) fn verify_tree<E>(
+    tree: &DraftTree,
+    rows: &Rows,
+    mut draw: impl FnMut(Option<usize>) -> Result<u32, E>,
+) -> Result<Verified, E> {
+    let mut tokens = Vec::new();
+    let mut at = None;
+    loop {
+        let token = draw(at)?;
+        tokens.push(token);
+        let child = tree.child(at, token);
+        let Some(next) = child.filter(|child| rows.canonical(*child).is_some()) else {
+            break;
+        };
+        at = Some(next);
+    }
+    let accepted = tokens.len() - 1;
+    let place = at.and_then(|node| rows.canonical(node));
+    Ok(Verified {
+        tokens,
+        accepted,
+        evaluated: accepted + usize::from(rows.has_below(tree, at)),
+        row: place.map_or(0, |(row, _)| row),
     })
 }
 
 #[cfg(test)]
+#[path = "verify_tests.rs"]
+mod distribution;
+
+#[cfg(test)]
 mod tests {
+    use super::super::tree::tests::trees;
     use super::*;
     use proptest::prelude::*;
 
@@ -64,8 +110,72 @@ mod tests {
         }
     }
 
+    /// The target's token after some tokens.
+    fn target(salt: u64, before: &[u32]) -> u32 {
+        let mix =
+            |sum: u64, token: &u32| (sum ^ u64::from(*token)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mixed = before
+            .iter()
+            .fold(salt.wrapping_mul(0xD6E8_FEB8_6659_FD93), mix);
+        u32::try_from((mixed >> 40) % 3).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn a_tree_never_changes_the_tokens(
+            tree in trees(24, 3), take in 0_usize..9, salt in any::<u64>(),
+        ) {
+            let paths = super::super::tree::tests::paths(&tree);
+            let rows = Rows::of(&tree).take(take);
+            let mut asked = Vec::new();
+            let found = verify_tree(&tree, &rows, |at| {
+                asked.push(at);
+                Ok::<_, ()>(target(salt, at.map_or(&[], |node| &paths[node])))
+            });
+            let found = found.unwrap();
+            let mut plain = Vec::new();
+            for _ in 0..found.tokens.len() {
+                plain.push(target(salt, &plain));
+            }
+            prop_assert_eq!(&found.tokens, &plain);
+            prop_assert_eq!(found.accepted + 1, plain.len());
+
+            let followed = &plain[..found.accepted];
+            let kept: Vec<_> = rows.row(found.row).iter().take(found.accepted).copied().collect();
+            let held: Vec<_> = kept.iter().map(|node| tree.token(*node).unwrap()).collect();
+            prop_assert_eq!(&held[..], followed);
+            let above = std::iter::once(None).chain(kept.iter().copied().map(Some));
+            prop_assert_eq!(&asked, &above.collect::<Vec<_>>());
+
+            // As far as any path in the rows goes, and the lowest row that goes as far.
+            let tokens = |row| rows.row(row).iter().map(|node| tree.token(*node).unwrap());
+            let long = [&plain[..], &[target(salt, &plain)]].concat();
+            let agree = |row| tokens(row).zip(&long).take_while(|(a, b)| a == *b).count();
+            let best = (0..rows.len()).map(agree).max().unwrap();
+            prop_assert_eq!(found.accepted, best);
+            prop_assert_eq!(found.row, (0..rows.len()).find(|row| agree(*row) == best).unwrap());
+            let goes_on = (0..rows.len()).any(|row| agree(row) == best && rows.row(row).len() > best);
+            prop_assert_eq!(found.evaluated, best + usize::from(goes_on));
+        }
+
+        #[test]
+        fn without_branches_a_tree_is_a_chain(
+            target in proptest::collection::vec(0_u32..3, 9),
+            drafts in proptest::collection::vec(0_u32..3, 0..8),
+        ) {
+            let tree = DraftTree::chain(drafts.iter().copied());
+            let found = verify_tree(&tree, &Rows::of(&tree), |at| {
+                Ok::<_, ()>(target[at.map_or(0, |node| node + 1)])
+            });
+            prop_assert_eq!(found, verify(&drafts, |i| Ok::<_, ()>(target[i])));
+        }
+    }
+
     #[test]
     fn a_failed_draw_ends_it() {
+        let tree = DraftTree::chain([1, 2]);
+        let failing = |at| if at == Some(0) { Err("no") } else { Ok(1) };
+        assert_eq!(verify_tree(&tree, &Rows::of(&tree), failing), Err("no"));
         assert_eq!(
             verify(&[1, 2], |i| if i == 1 { Err("no") } else { Ok(1) }),
             Err("no")
