@@ -101,9 +101,8 @@ pub(super) fn decide(
         let active = requests.iter().find(|active| active.id == row.request);
         let run = Candidates::of(active, row);
         let logits: Vec<&[f32]> = logits.by_ref().take(run.logits(row)).collect();
-        let found = active.and_then(|active| {
-            decide_row(active, (row, &run), start, &logits, scratch)
-        });
+        let found =
+            active.and_then(|active| decide_row(active, (row, &run), start, &logits, scratch));
         decided.extend(found.map(|found| Decided {
             head_room: reserved.head_tokens,
             ..found
@@ -167,7 +166,11 @@ impl Candidates {
 
     /// Logits that the decoder gives for the rows: after the last known token, then after every draft once.
     fn logits(&self, plan: &RowPlan) -> usize {
-        if plan.wants_logits { self.nodes() + 1 } else { 0 }
+        if plan.wants_logits {
+            self.nodes() + 1
+        } else {
+            0
+        }
     }
 
     /// Which of these logits stand after a node; `None` is the last known token.

@@ -8,7 +8,6 @@
 mod choice;
 mod growth;
 mod mode;
-mod ngram;
 mod rows;
 mod shared;
 mod source;
@@ -28,5 +27,4 @@ pub use stats::{Fallback, Policy, SourceStats, SpeculationStats};
 pub(crate) use stats::{Round, Spent};
 pub(crate) use suffix::Suffixes;
 pub use tree::{DraftTree, DraftTreeError};
-pub(crate) use verify::verify;
 pub(crate) use verify::verify_tree;

@@ -55,7 +55,7 @@ pub(crate) fn verify<E>(
 ///
 /// # Errors
 /// The first draw that fails.
-#[cfg_attr(not(test), expect(dead_code, reason = "the engine runs one row"))]
+
 pub(crate) fn verify_tree<E>(
     tree: &DraftTree,
     rows: &Rows,

@@ -5,14 +5,14 @@
 //! cache that branches off the request's own after what was read in this step: paths are short, the head is one layer, and
 //! no node then depends on what another one wrote.
 
-use super::head::{HeadDrafter, Reading};
 use super::Drafting;
+use super::head::{HeadDrafter, Reading};
 use crate::engine::error::EngineError;
 use crate::engine::pack::{self, LogitsOf};
 use crate::speculate::Growth;
 
 /// Nodes of one request that are expanded in one pass, at most: tables that it is given.
-pub(super) const OPEN: usize = 3;
+pub(in crate::engine) const OPEN: usize = 3;
 
 /// One request whose tree grows.
 pub(super) struct Tree {
@@ -130,9 +130,12 @@ impl HeadDrafter {
             let hidden = self.outputs.hidden.get(last..last + width);
             tree.keep_hidden(expansion.node, hidden.unwrap_or_default());
             let position = position(row.past + row.kept.get() + 1 + expansion.path.len());
-            let best = row.sampler.best(logits, position, row.choice.width, drafting.scratch);
+            let best = row
+                .sampler
+                .best(logits, position, row.choice.width, drafting.scratch);
             // Logits that nothing can be drawn from: the path ends there.
-            tree.growth.offer(Some(expansion.node), &best.unwrap_or_default());
+            tree.growth
+                .offer(Some(expansion.node), &best.unwrap_or_default());
         }
         Ok(())
     }
@@ -163,12 +166,15 @@ impl Tree {
 fn expansions(trees: &[Tree]) -> Vec<Expansion> {
     let of_tree = |(index, tree): (usize, &Tree)| {
         let open = tree.growth.to_expand(tree.tables);
-        let open = open.into_iter().enumerate().map(move |(table, node)| Expansion {
-            tree: index,
-            node: node.index,
-            path: tree.growth.path(node.index),
-            table,
-        });
+        let open = open
+            .into_iter()
+            .enumerate()
+            .map(move |(table, node)| Expansion {
+                tree: index,
+                node: node.index,
+                path: tree.growth.path(node.index),
+                table,
+            });
         open.collect::<Vec<_>>()
     };
     trees.iter().enumerate().flat_map(of_tree).collect()

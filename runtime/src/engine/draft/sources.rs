@@ -135,7 +135,10 @@ impl Sources {
             return;
         }
         if !self.agreement.count(round.accepted > 0) {
-            let head = self.drafters.iter().position(|d| d.source() == Source::Head);
+            let head = self
+                .drafters
+                .iter()
+                .position(|d| d.source() == Source::Head);
             let reason = format!(
                 "{} of its first {} drafts agreed with the decoder; the model may have been exported with the wrong \
                  --mtp-hidden or --mtp-order",

@@ -84,12 +84,19 @@ impl Ask {
     }
 }
 
-fn run(form: Form, mode: Speculation, drafts: usize, chunk: usize, asks: &[Ask]) {
+fn run(
+    form: Form,
+    mode: Speculation,
+    (drafts, nodes): (usize, usize),
+    chunk: usize,
+    asks: &[Ask],
+) {
     let expected: Vec<Vec<u32>> = asks.iter().map(Ask::text).collect();
     let options = EngineOptions::default()
         .draft_policy(DraftPolicy::Fixed)
         .speculation(mode)
         .max_drafts(drafts)
+        .tree_nodes(nodes)
         .prefill_chunk(chunk);
     let mut bench = Bench::new(form, &options);
     let mut ids = vec![None; asks.len()];
@@ -133,13 +140,14 @@ proptest! {
     #[test]
     fn random_requests_keep_what_their_tokens_leave(
         form in form(),
-        mode in prop_oneof![Just(Speculation::Off), Just(Speculation::Ngram), Just(Speculation::Mtp)],
+        mode in prop::sample::select(&Speculation::ALL[..]),
         drafts in 1usize..8,
+        nodes in 1usize..=16,
         chunk in 1usize..9,
         asks in prop::collection::vec(ask(), 1..SLOTS + 3),
     ) {
         let (Form::State(window) | Form::Update(window)) = form else { unreachable!() };
-        run(form, mode, drafts.min(window - 1), chunk, &asks);
+        run(form, mode, (drafts.min(window - 1), nodes), chunk, &asks);
     }
 }
 
