@@ -64,6 +64,8 @@ pub(crate) const TEMPLATE_TIME: Duration = Duration::from_secs(5);
 pub(crate) const STOP_BYTES: usize = 256 << 10;
 /// Requests that may be unfinished at once where the caller does not say.
 pub(crate) const UNFINISHED: usize = 1024;
+/// Tokens of finished requests that named a scope, over all scopes.
+pub(crate) const SHARED_TOKENS: usize = 1 << 18;
 /// Threads of one operator on a machine with fewer cores.
 pub(crate) const THREADS: usize = 256;
 /// Bytes of key/value cache that are taken without being asked for.

@@ -35,6 +35,8 @@ pub(super) struct Active {
     pub(super) proposal: Proposal,
     /// The caller's own source of drafts, until it fails.
     pub(super) drafts: Option<Drafts>,
+    /// With whom it shares its text for drafting.
+    pub(super) scope: Option<String>,
     pub(super) waited: usize,
     pub(super) overtaken: usize,
     /// The kept state to go on from, until it is taken over.
@@ -70,6 +72,7 @@ impl Active {
             sampler,
             cursor,
             drafts,
+            scope,
             keep,
             continues,
             reuse,
@@ -89,6 +92,7 @@ impl Active {
             clock: Clock::default(),
             proposal: Proposal::default(),
             drafts,
+            scope,
             waited: 0,
             overtaken: 0,
             continues,

@@ -186,8 +186,9 @@ impl Core {
         waiting + chained.min(active.ceiling().saturating_sub(row.past()))
     }
 
-    /// Notes which sources are not asked any more.
+    /// Notes which sources are not asked any more, and what they hold.
     fn note_sources(&mut self) {
+        self.totals.held_bytes = u64::try_from(self.sources.bytes()).unwrap_or(u64::MAX);
         for (source, reason) in self.sources.news() {
             let reason = format!("{source}: {reason}");
             self.totals.fall_back(&reason, 1);

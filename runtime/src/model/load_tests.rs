@@ -25,7 +25,7 @@ impl Model {
         let block_size = decoder.state().paged.as_ref().unwrap().block_size;
         let limits = Limits {
             slots,
-            checkpoint_rows: slots,
+            checkpoint_rows: slots + 5,
             scheduled_tokens: 64,
             sequence: blocks * block_size,
             kv_blocks: blocks,

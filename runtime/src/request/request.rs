@@ -30,6 +30,7 @@ pub struct Request {
     stop: Vec<String>,
     ignore_eos: bool,
     drafts: Option<Drafts>,
+    scope: Option<String>,
     keep_state: bool,
     continues: Option<Kept>,
 }
@@ -59,6 +60,7 @@ impl Request {
             stop: Vec::new(),
             ignore_eos: false,
             drafts: None,
+            scope: None,
             keep_state: false,
             continues: None,
         }
@@ -156,6 +158,20 @@ impl Request {
         self
     }
 
+    /// Shares texts for drafting: where drafts are looked up, the request also finds what earlier requests of the same scope
+    /// have read and written, and leaves its own text to later ones. Text never depends on it, but speed does, and speed
+    /// can be observed: let a scope stand for people who may know each other's texts. Nothing is shared without a scope.
+    ///
+    /// ```
+    /// let request = pawl::Request::from_ids([1]).lookup_scope("tenant 7");
+    /// # let _ = request;
+    /// ```
+    #[must_use]
+    pub fn lookup_scope(mut self, scope: impl Into<String>) -> Request {
+        self.scope = Some(scope.into());
+        self
+    }
+
     /// Supplies drafts for a text that is largely known beforehand, such as a file to be edited. They replace those of the
     /// engine's own source, and are not used where speculation is off.
     ///
@@ -245,6 +261,7 @@ impl Request {
             sampler,
             cursor,
             drafts: self.drafts.clone(),
+            scope: self.scope.clone(),
             keep: self.keep_state,
             continues,
             reuse,
@@ -358,6 +375,8 @@ pub(crate) struct Prepared {
     pub(crate) sampler: Sampler,
     pub(crate) cursor: Cursor,
     pub(crate) drafts: Option<Drafts>,
+    /// With whom it shares its text for drafting.
+    pub(crate) scope: Option<String>,
     /// Whether its state outlives it.
     pub(crate) keep: bool,
     /// The state that it continues.

@@ -49,6 +49,8 @@ pub struct SpeculationStats {
     pub draft_time: Duration,
     /// Time of committing these steps.
     pub commit_time: Duration,
+    /// Bytes that sources of drafts hold beside the pools. Of an engine only: 0 for one request.
+    pub held_bytes: u64,
     /// Why drafts were not made as asked, and how often that began.
     pub fallbacks: Vec<Fallback>,
     /// What was decided last; of an engine, for the request that was decided for last.
@@ -242,6 +244,7 @@ impl SpeculationStats {
         ] {
             *sum = sum.saturating_add(more);
         }
+        self.held_bytes = self.held_bytes.max(other.held_bytes);
         for (sum, more) in [
             (&mut self.run_time, other.run_time),
             (&mut self.draft_time, other.draft_time),

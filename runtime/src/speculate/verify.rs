@@ -22,6 +22,7 @@ pub(crate) struct Verified {
 ///
 /// # Errors
 /// The first draw that fails.
+#[cfg(test)]
 pub(crate) fn verify<E>(
     drafts: &[u32],
     mut draw: impl FnMut(usize) -> Result<u32, E>,

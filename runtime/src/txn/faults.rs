@@ -32,6 +32,8 @@ pub(crate) struct Faults(std::sync::Arc<std::sync::Mutex<Count>>);
 struct Count {
     calls: Vec<&'static str>,
     failing: Range<usize>,
+    /// Calls of this name fail whenever they come.
+    always: Option<&'static str>,
 }
 
 #[cfg(test)]
@@ -41,7 +43,13 @@ impl Faults {
         *self.0.lock().unwrap() = Count {
             calls: Vec::new(),
             failing,
+            always: None,
         };
+    }
+
+    /// Calls of this name fail from now on.
+    pub(crate) fn always(&self, name: &'static str) {
+        self.0.lock().unwrap().always = Some(name);
     }
 
     /// The calls since it was armed.
@@ -57,7 +65,7 @@ impl Faults {
         let mut count = self.0.lock().unwrap();
         let index = count.calls.len();
         count.calls.push(name);
-        if count.failing.contains(&index) {
+        if count.failing.contains(&index) || count.always == Some(name) {
             return Err(StepError::Fault(name));
         }
         Ok(())

@@ -303,6 +303,7 @@ fn counts(stats: &SpeculationStats) -> serde_json::Value {
         "run_seconds": stats.run_time.as_secs_f64(),
         "draft_seconds": stats.draft_time.as_secs_f64(),
         "commit_seconds": stats.commit_time.as_secs_f64(),
+        "held_bytes": stats.held_bytes,
         "fallbacks": fallbacks.collect::<Vec<_>>(),
         "policy": policy,
     })

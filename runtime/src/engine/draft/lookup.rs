@@ -1,19 +1,101 @@
 //! Drafts by lookup: what followed the last time the text ended like this.
 
 use super::{Drafter, Drafting};
+use crate::engine::accept::Decided;
+use crate::engine::active::Active;
 use crate::engine::error::EngineError;
 use crate::ids::RequestId;
-use crate::speculate::{Source, Suffixes};
+use crate::limits::SHARED_TOKENS;
+use crate::speculate::{LONGEST, SharedTexts, Source, Suffixes};
 use std::collections::HashMap;
 
-/// Looks up endings of each request's own prompt and output.
+/// Looks up endings of each request's own prompt and output, and of texts that requests of its scope left.
 ///
 /// The index of a request is a function of its published tokens, and catches up with them when it is next asked; tokens
 /// of a step that is not published yet are looked up without being indexed. So it needs no part in the transaction, and a
 /// request that continues a state has its index from the first step on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct LookupDrafter {
-    indices: HashMap<RequestId, Suffixes>,
+    texts: HashMap<RequestId, Text>,
+    shared: SharedTexts,
+}
+
+/// What is known of one request.
+#[derive(Debug, Default)]
+struct Text {
+    index: Suffixes,
+    /// Its scope and its tokens, if it shares them.
+    shares: Option<(String, Vec<u32>)>,
+}
+
+impl Default for LookupDrafter {
+    fn default() -> Self {
+        Self {
+            texts: HashMap::new(),
+            shared: SharedTexts::new(SHARED_TOKENS),
+        }
+    }
+}
+
+impl Text {
+    /// Indexes what has been published since the last time.
+    fn catch_up(&mut self, active: &Active) {
+        for token in active.tokens.get(self.index.len()..).unwrap_or_default() {
+            self.index.push(*token);
+        }
+        if let Some(scope) = &active.scope {
+            let (_, tokens) = self
+                .shares
+                .get_or_insert_with(|| (scope.clone(), Vec::new()));
+            let new = active.tokens.get(tokens.len()..).unwrap_or_default();
+            tokens.extend_from_slice(new);
+        }
+    }
+}
+
+impl LookupDrafter {
+    /// Adds drafts to those of other sources, or a tree where there are none yet.
+    fn look_up(&mut self, active: &Active, row: &mut Decided, most: usize) {
+        let text = self.texts.entry(row.request).or_default();
+        text.catch_up(active);
+        let spine = row.proposal.spine();
+        let fresh: Vec<u32> = row.fresh().iter().chain(&spine).copied().collect();
+        let tree = row.choice.width > 1 && spine.is_empty();
+        let most = most.saturating_sub(spine.len());
+        let own = text.index.find(&fresh).map_or(0, |found| found.length);
+        let scope = active.scope.as_ref().filter(|_| self.shared.held() > 0);
+        let ending = scope.map_or(Vec::new(), |_| ending(&active.tokens, &fresh));
+        let scope = scope.filter(|scope| {
+            let found = self.shared.find(scope, &ending);
+            found.is_some_and(|found| found.length > own)
+        });
+        let nodes = row.choice.nodes;
+        match (scope, tree) {
+            (None, true) => row.proposal.tree = text.index.propose_tree(&fresh, most, nodes),
+            (Some(scope), true) => {
+                row.proposal.tree = self.shared.propose_tree(scope, &ending, most, nodes);
+            }
+            (None, false) => {
+                let found = text.index.propose(&fresh, most);
+                row.proposal.tree.extend_tail(found);
+            }
+            (Some(scope), false) => {
+                let found = self.shared.propose(scope, &ending, most);
+                row.proposal.tree.extend_tail(found);
+            }
+        }
+    }
+}
+
+/// The last tokens of a text followed by fresh ones, as many as are looked up.
+fn ending(tokens: &[u32], fresh: &[u32]) -> Vec<u32> {
+    let known = tokens.get(tokens.len().saturating_sub(LONGEST)..);
+    known
+        .into_iter()
+        .chain([fresh])
+        .flatten()
+        .copied()
+        .collect()
 }
 
 impl Drafter for LookupDrafter {
@@ -25,30 +107,23 @@ impl Drafter for LookupDrafter {
         for row in drafting.rows.iter_mut() {
             let most = row.wanted(Source::Lookup);
             let active = drafting.requests.iter().find(|a| a.id == row.request);
-            let (Some(active), true) = (active, most > 0) else {
-                continue;
-            };
-            let index = self.indices.entry(row.request).or_default();
-            for token in active.tokens.get(index.len()..).unwrap_or_default() {
-                index.push(*token);
+            if let (Some(active), true) = (active, most > 0) {
+                self.look_up(active, row, most);
             }
-            if row.choice.width > 1 && row.proposal.tree.is_empty() {
-                row.proposal.tree = index.propose_tree(row.fresh(), most, row.choice.nodes);
-                continue;
-            }
-            let spine = row.proposal.spine();
-            let fresh: Vec<u32> = row.fresh().iter().chain(&spine).copied().collect();
-            let found = index.propose(&fresh, most.saturating_sub(spine.len()));
-            row.proposal.tree.extend_tail(found);
         }
         Ok(())
     }
 
     fn forget(&mut self, of: RequestId) {
-        self.indices.remove(&of);
+        let text = self.texts.remove(&of);
+        if let Some((scope, tokens)) = text.and_then(|text| text.shares) {
+            self.shared.learn(&scope, &tokens);
+        }
     }
 
     fn bytes(&self) -> usize {
-        self.indices.values().map(Suffixes::bytes).sum()
+        let texts = self.texts.values();
+        let own: usize = texts.map(|text| text.index.bytes()).sum();
+        own + self.shared.bytes()
     }
 }

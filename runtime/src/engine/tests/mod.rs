@@ -1,6 +1,8 @@
 //! The engine over a stand-in for the graph: state after every step, and steps that fail in every place.
 
 mod failures;
+mod sources;
 mod stand_in;
 mod state;
 mod stops;
+mod trees;

@@ -90,6 +90,8 @@ pub(super) enum Law {
     Everything,
     /// On the last token alone, so that the head, which knows it, agrees with the decoder.
     LastToken,
+    /// On the last token alone, and the head takes it for the opposite: it is never right.
+    Strangers,
 }
 
 impl Law {
@@ -107,6 +109,16 @@ impl Law {
     fn weigh(self, last: u32, token: u32, rest: f32) -> f32 {
         let rest = if self == Self::Everything { rest } else { 0.0 };
         2.0 * noise(last, token as usize) + rest
+    }
+
+    /// What the head takes for the weight.
+    fn guess(self, last: u32, token: u32, rest: f32) -> f32 {
+        let weight = self.weigh(last, token, rest);
+        if self == Self::Strangers {
+            -weight
+        } else {
+            weight
+        }
     }
 
     /// The tokens that follow a prompt, without an engine.
@@ -148,7 +160,7 @@ impl Executor for Head {
                 let given = inputs.hidden_states[hidden + 1];
                 let position = history.len() - tokens.len() + t;
                 keep_value(paged, inputs, row, position, given);
-                let guess = |v: u32| self.law.weigh(*token, v, 0.5 * noise(v, 90) * given);
+                let guess = |v: u32| self.law.guess(*token, v, 0.5 * noise(v, 90) * given);
                 let wanted = inputs.logits_indices.contains(&packed);
                 let logits = wanted.then(|| (0..).take(VOCAB).map(guess));
                 outputs.logits.extend(logits.into_iter().flatten());

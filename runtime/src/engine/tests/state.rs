@@ -84,13 +84,7 @@ impl Ask {
     }
 }
 
-fn run(
-    form: Form,
-    mode: Speculation,
-    (drafts, nodes): (usize, usize),
-    chunk: usize,
-    asks: &[Ask],
-) {
+fn run(form: Form, mode: Speculation, (drafts, nodes): (usize, usize), chunk: usize, asks: &[Ask]) {
     let expected: Vec<Vec<u32>> = asks.iter().map(Ask::text).collect();
     let options = EngineOptions::default()
         .draft_policy(DraftPolicy::Fixed)
