@@ -169,5 +169,5 @@ fn a_remembered_token_costs_little() {
         suffixes.push((state >> 24) % 61);
     }
     let bytes = suffixes.bytes() / suffixes.len();
-    assert!(bytes < 160, "{bytes} bytes for each token");
+    assert!(bytes < 120, "{bytes} bytes for each token");
 }
