@@ -143,9 +143,6 @@ impl Automaton {
             self.set_edge(part, token, to);
         }
         self.change(target, |state| state.link = part);
-        if self.tail.state == target && self.tail.length <= length as usize {
-            self.tail.state = part;
-        }
         let mut from = at;
         while from != NONE && self.edge(from, token) == Some(target) {
             self.set_edge(from, token, part);
@@ -156,6 +153,8 @@ impl Automaton {
 
     /// Counts the occurrence of every ending of up to [`COUNTED`] tokens.
     fn count(&mut self, token: u32, end: u32) {
+        // A split can leave the tail in the longer part only where the text ends in a run of one token; both parts have the
+        // same edge for it.
         self.tail = self.step(self.tail, token, COUNTED).unwrap_or_default();
         let mut at = self.tail.state;
         while at != ROOT && at != NONE {

@@ -85,7 +85,7 @@ impl Suffixes {
         self.forgotten + self.automaton.tokens().len()
     }
 
-    /// Memory that it holds, in bytes: about 70 for each remembered token.
+    /// Memory that it holds, in bytes: about 80 for each remembered token.
     pub(crate) fn bytes(&self) -> usize {
         self.automaton.bytes()
     }
