@@ -212,7 +212,7 @@ impl Active {
             reuse: self.reuse,
             ..self.cursor.usage()
         };
-        let stats = self.clock.finish(usage.generated_tokens);
+        let stats = Box::new(self.clock.finish(usage.generated_tokens));
         let kept = self.leave(reason);
         self.ticket = None;
         let _ = self.events.try_send(Event::Finished {

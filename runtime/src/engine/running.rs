@@ -277,7 +277,7 @@ impl RequestHandle {
                         reason,
                         stop,
                         usage,
-                        stats,
+                        stats: *stats,
                         kept,
                         seed,
                     });

@@ -152,7 +152,7 @@ pub enum Event {
         /// What it used.
         usage: Usage,
         /// Where its time went.
-        stats: RequestStats,
+        stats: Box<RequestStats>,
         /// Its state, if it was asked to keep it. Dropping the event frees it.
         kept: Option<Kept>,
         /// What went wrong, for [`FinishReason::Failed`].

@@ -2,6 +2,7 @@
 
 use super::rows::Rows;
 use super::tree::DraftTree;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A kind of source of drafts.
@@ -9,9 +10,7 @@ use std::fmt;
 /// ```
 /// assert_eq!(pawl::Source::Lookup.to_string(), "lookup");
 /// ```
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Source {

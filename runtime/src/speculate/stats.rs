@@ -176,10 +176,13 @@ impl SpeculationStats {
             add(rounds, 1);
         }
         if let Some(source) = source {
-            let of = self.of_source(source);
-            add(&mut of.rounds, 1);
-            add(&mut of.proposed, proposed);
-            add(&mut of.accepted, accepted);
+            let wide = |count| u64::try_from(count).unwrap_or(u64::MAX);
+            self.add_to_source(&SourceStats {
+                source,
+                rounds: 1,
+                proposed: wide(proposed),
+                accepted: wide(accepted),
+            });
         }
     }
 
@@ -204,18 +207,16 @@ impl SpeculationStats {
         }
     }
 
-    fn of_source(&mut self, source: Source) -> &mut SourceStats {
-        let at = self.by_source.iter().position(|of| of.source == source);
-        let at = at.unwrap_or_else(|| {
-            self.by_source.push(SourceStats {
-                source,
-                rounds: 0,
-                proposed: 0,
-                accepted: 0,
-            });
-            self.by_source.len() - 1
-        });
-        &mut self.by_source[at]
+    fn add_to_source(&mut self, more: &SourceStats) {
+        let known = self.by_source.iter_mut();
+        match known.into_iter().find(|of| of.source == more.source) {
+            Some(of) => {
+                of.rounds = of.rounds.saturating_add(more.rounds);
+                of.proposed = of.proposed.saturating_add(more.proposed);
+                of.accepted = of.accepted.saturating_add(more.accepted);
+            }
+            None => self.by_source.push(*more),
+        }
     }
 
     /// Adds the counts of another request.
@@ -264,10 +265,7 @@ impl SpeculationStats {
             *rounds = rounds.saturating_add(*more);
         }
         for more in &other.by_source {
-            let of = self.of_source(more.source);
-            of.rounds = of.rounds.saturating_add(more.rounds);
-            of.proposed = of.proposed.saturating_add(more.proposed);
-            of.accepted = of.accepted.saturating_add(more.accepted);
+            self.add_to_source(more);
         }
         for Fallback { reason, count } in &other.fallbacks {
             self.fall_back(reason, *count);

@@ -56,7 +56,6 @@ pub(crate) fn verify<E>(
 ///
 /// # Errors
 /// The first draw that fails.
-
 pub(crate) fn verify_tree<E>(
     tree: &DraftTree,
     rows: &Rows,

@@ -392,7 +392,7 @@ impl Told {
                     decode_seconds: 0.0,
                     decode_tokens_per_second: 0.0,
                     speculation: stats.speculation.clone().without_times(),
-                    ..stats
+                    ..*stats
                 };
                 (self.reason, self.stats) = (Some(reason), stats);
             }

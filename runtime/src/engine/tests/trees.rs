@@ -59,7 +59,7 @@ impl DraftSource for Scripted {
             let token = if path.contains(&node) {
                 right
             } else {
-                (right + 1 + node as u32) % 24
+                (right + 1 + u32::try_from(node)?) % 24
             };
             tree.push(*parent, token)?;
         }
@@ -121,10 +121,9 @@ fn run(form: Form, shape: &'static [Option<usize>], params: &SamplingParams) {
             "node {winner} was not always reached: {stats:?}"
         );
         let spine = {
-            let tree = DraftTree::chain([]);
-            let mut tree = tree;
+            let mut tree = DraftTree::default();
             for (node, parent) in shape.iter().enumerate() {
-                tree.push(*parent, node as u32).unwrap();
+                tree.push(*parent, u32::try_from(node).unwrap()).unwrap();
             }
             tree.spine().contains(&winner)
         };
@@ -203,7 +202,7 @@ fn a_tree_without_branches_is_a_chain() {
             text.iter()
                 .skip(done)
                 .take(most)
-                .map(|t| t + u32::from(done % 4 == 0))
+                .map(|t| t + u32::from(done.is_multiple_of(4)))
                 .collect()
         };
         bench.submit(
