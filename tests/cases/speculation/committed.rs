@@ -15,7 +15,7 @@ use pawl_tests::steps::{Recorder, RowRecord};
 use std::collections::BTreeMap;
 
 const NEW_TOKENS: u64 = 40;
-const CHUNK: usize = 16;
+pub(super) const CHUNK: usize = 16;
 const SCRIPTS: usize = 4;
 /// How far recurrent state and caches may be off.
 const ROUNDING: f32 = 1e-6;
@@ -24,15 +24,15 @@ const ROUNDING: f32 = 1e-6;
 type Kept = BTreeMap<usize, (Vec<StateTensor>, Vec<CacheTensor>)>;
 
 /// A request and its twin's tokens and state.
-struct Twin {
-    request: Request,
-    prompt: usize,
-    tokens: Vec<u32>,
+pub(super) struct Twin {
+    pub(super) request: Request,
+    pub(super) prompt: usize,
+    pub(super) tokens: Vec<u32>,
     kept: Kept,
 }
 
 /// Submits together, then waits. Returns tokens and rows of each request.
-fn run(
+pub(super) fn run(
     engine: &Engine,
     recorder: &Recorder,
     requests: impl Iterator<Item = Request>,
@@ -45,7 +45,7 @@ fn run(
     ended.collect()
 }
 
-fn twins(name: &str, export: &Export) -> Vec<Twin> {
+pub(super) fn twins(name: &str, export: &Export) -> Vec<Twin> {
     let params = SamplingParams::sampled(0.8).top_k(20).seed(9);
     let prompts = golden::load(name).into_iter().map(|golden| golden.ids);
     let prompts: Vec<Vec<u32>> = prompts.take(3).collect();
@@ -67,7 +67,7 @@ fn twins(name: &str, export: &Export) -> Vec<Twin> {
 }
 
 /// The largest difference of a row's state from its twin's.
-fn compare(what: &str, row: &RowRecord, twin: &Twin) -> f32 {
+pub(super) fn compare(what: &str, row: &RowRecord, twin: &Twin) -> f32 {
     let (states, cache) = &twin.kept[&row.committed()];
     assert_eq!(
         (row.states.len(), row.cache.len()),

@@ -23,15 +23,15 @@ fn samplers() -> [SamplingParams; 4] {
 }
 
 /// One request and what it gives without drafts.
-struct Case {
-    prompt: Vec<u32>,
+pub(super) struct Case {
+    pub(super) prompt: Vec<u32>,
     params: SamplingParams,
-    tokens: Vec<u32>,
+    pub(super) tokens: Vec<u32>,
     margins: Vec<f32>,
 }
 
 impl Case {
-    fn plain(&self) -> Request {
+    pub(super) fn plain(&self) -> Request {
         request(&self.prompt, &self.params, NEW_TOKENS)
     }
 
@@ -42,7 +42,7 @@ impl Case {
             .drafts(planned(self.prompt.len(), &self.tokens, wrong))
     }
 
-    fn compare(&self, what: &str, found: &[u32], tally: &mut Tally) {
+    pub(super) fn compare(&self, what: &str, found: &[u32], tally: &mut Tally) {
         let (prompt, params) = (self.prompt.len(), &self.params);
         let what = format!("{what}, prompt of {prompt} tokens, {params:?}");
         let expected = (&self.tokens[..], &self.margins[..]);
@@ -52,7 +52,7 @@ impl Case {
 }
 
 /// Five prompts of different lengths, each with every sampler.
-fn cases(name: &str, export: &Export) -> Vec<Case> {
+pub(super) fn cases(name: &str, export: &Export) -> Vec<Case> {
     let goldens = golden::load(name);
     let longest = goldens
         .iter()
@@ -88,9 +88,15 @@ fn cases(name: &str, export: &Export) -> Vec<Case> {
 
 /// Tokens that agree, and all.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
+pub(super) struct Tally {
     agree: usize,
     all: usize,
+}
+
+impl Tally {
+    pub(super) fn counts(self) -> (usize, usize) {
+        (self.agree, self.all)
+    }
 }
 
 /// Every number of drafts, every source, alone and five at a time. Requests that wait join while others draft.

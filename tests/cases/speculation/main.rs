@@ -13,6 +13,7 @@ mod equality;
 mod gain;
 mod kept;
 mod refusals;
+mod trees;
 
 use pawl::{DraftPolicy, Engine, EngineOptions, LoadOptions, Request, SamplingParams, Speculation};
 use pawl_builder::CheckpointOption;

@@ -113,9 +113,6 @@ pub(crate) struct SpeculationArgs {
     /// Drafts of one tree, from 1 to 16, with `--speculation tree`; 8 by default.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     tree_nodes: Option<usize>,
-    /// Drafts of one tree, from 1 to 16, with `--speculation tree`; 8 by default.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    tree_nodes: Option<usize>,
     /// How many drafts a step carries: `adaptive`, as many as pay by what steps have cost and drafts have brought so far, or
     /// `fixed`, always as many as allowed. By default `PAWL_DRAFT_POLICY`, else adaptive.
     #[arg(long, value_name = "POLICY")]
@@ -131,9 +128,6 @@ impl SpeculationArgs {
         }
         if let Some(drafts) = self.max_drafts {
             options = options.max_drafts(drafts);
-        }
-        if let Some(nodes) = self.tree_nodes {
-            options = options.tree_nodes(nodes);
         }
         if let Some(nodes) = self.tree_nodes {
             options = options.tree_nodes(nodes);
@@ -318,7 +312,6 @@ fn print_json(completion: &Completion, engine: &Engine) -> Result<(), CliError> 
         "policy": effective.policy.to_string(),
         "max_drafts": effective.max_drafts,
         "width": effective.width,
-        "tree_nodes": effective.tree_nodes,
         "tree_nodes": effective.tree_nodes,
         "reason": effective.reason,
     });
