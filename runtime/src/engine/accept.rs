@@ -50,6 +50,7 @@ impl Decided {
     pub(super) fn keep(&self, heading: bool) -> Keep {
         let head_tokens = if heading { self.kept.get() } else { 0 };
         Keep {
+            row: 0,
             tokens: self.kept,
             head_tokens,
         }

@@ -112,6 +112,7 @@ impl Active {
             pending,
             ceiling: self.ceiling,
             drafts: if pending == 1 { self.proposal.len() } else { 0 },
+            branches: Vec::new(),
             waited: self.waited,
             overtaken: self.overtaken,
             brings: None,

@@ -39,6 +39,7 @@ impl Core {
             &views,
             &Limits {
                 held,
+                free_blocks: self.composite.free_blocks(),
                 ..self.limits
             },
         )

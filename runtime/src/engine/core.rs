@@ -143,6 +143,7 @@ fn limits(
     let (configured, state) = (model.limits.scheduled_tokens, model.decoder.state());
     Limits {
         max_batch_size: composite.capacity(),
+        step_rows: model.limits.checkpoint_rows,
         max_scheduled_tokens: options
             .max_scheduled_tokens
             .map_or(configured, |tokens| tokens.get()),
@@ -152,6 +153,7 @@ fn limits(
         drafts_beside_prefill: state.captures_in_mixed_steps || state.fixed.is_empty(),
         slots: composite.capacity(),
         blocks,
+        free_blocks: blocks,
         block_size,
         max_overtakes: MAX_OVERTAKES,
         held: Held::default(),

@@ -61,6 +61,16 @@ pub(crate) enum KvError {
         /// Rows of the step.
         rows: usize,
     },
+    /// The row has no such branch, or none was granted.
+    #[error("candidate {candidate} of row {row}, which has {candidates}")]
+    UnknownCandidate {
+        /// Row of the step.
+        row: usize,
+        /// Candidate asked for: 0 is the row itself.
+        candidate: usize,
+        /// Candidates of the row, itself included.
+        candidates: usize,
+    },
     /// What is kept of a row is decided once.
     #[error("the kept tokens of row {0} were decided before")]
     Twice(usize),

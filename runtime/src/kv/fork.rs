@@ -50,6 +50,8 @@ impl KvPool {
             owned: 0,
             taken,
             shared,
+            branches: Vec::new(),
+            winner: 0,
             kept: None,
         };
         let copied = tail.zip(row.taken.get(shared).copied());
@@ -66,7 +68,12 @@ impl KvPool {
     }
 
     /// Copies the first `positions` of one block to another, in every layer.
-    fn copy_positions(&mut self, from: usize, to: usize, positions: usize) -> Result<(), KvError> {
+    pub(super) fn copy_positions(
+        &mut self,
+        from: usize,
+        to: usize,
+        positions: usize,
+    ) -> Result<(), KvError> {
         let block_size = self.block_size;
         for (layer, buffers) in self.buffers.iter_mut().enumerate() {
             for buffer in [&mut buffers.key, &mut buffers.value] {

@@ -9,6 +9,8 @@
 )]
 
 mod blocks;
+mod branches;
+mod candidate;
 mod error;
 mod fork;
 mod image;

@@ -1,6 +1,7 @@
 //! One step's claim on the paged cache: blocks taken, lengths chosen, published.
 
 use super::blocks::BlockId;
+use super::candidate::Candidate;
 use super::error::KvError;
 use super::pool::{BlockTable, KvPool};
 use crate::ids::RequestId;
@@ -18,7 +19,7 @@ pub(crate) struct KvRow {
     pub(crate) new: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct ReservedRow {
     pub(super) request: RequestId,
     pub(super) new: bool,
@@ -28,6 +29,10 @@ pub(super) struct ReservedRow {
     pub(super) taken: Vec<BlockId>,
     /// How many of `taken`, the first ones, are another table's: they are read only.
     pub(super) shared: usize,
+    /// Tables of the rows that branch off the same committed positions.
+    pub(super) branches: Vec<Candidate>,
+    /// The row whose positions are kept: 0 for the own one, `i` for branch `i - 1`.
+    pub(super) winner: usize,
     pub(super) kept: Option<usize>,
 }
 
@@ -77,22 +82,30 @@ impl<'a> KvReservation<'a> {
         Ok(reservation)
     }
 
-    /// What the graph is given, for the rows of the whole step.
+    /// What the graph is given, for the whole step: every row, directly followed by its branches.
     pub(crate) fn binding(&self) -> PagedBinding {
-        let rows: Vec<usize> = (0..self.rows.len()).collect();
-        self.binding_of(&rows)
+        let rows = self.rows.iter().enumerate();
+        let rows = rows.flat_map(|(row, reserved)| {
+            (0..=reserved.branches.len()).map(move |candidate| (row, candidate))
+        });
+        self.binding_of(&rows.collect::<Vec<_>>())
     }
 
-    /// What the graph is given when it runs only some rows of the step, in the given order. A row outside the step
-    /// reads nothing.
-    pub(crate) fn binding_of(&self, rows: &[usize]) -> PagedBinding {
-        let chosen: Vec<Option<&ReservedRow>> =
-            rows.iter().map(|row| self.rows.get(*row)).collect();
-        let width = |row: &ReservedRow| row.owned + row.taken.len();
+    /// What the graph is given when it runs only some rows of the step, in the given order: each is a row and its
+    /// candidate, 0 for the row itself, `i` for branch `i - 1`. One that is not there reads nothing.
+    pub(crate) fn binding_of(&self, rows: &[(usize, usize)]) -> PagedBinding {
+        let table = |(row, candidate): &(usize, usize)| {
+            let row = self.rows.get(*row)?;
+            let Some(branch) = candidate.checked_sub(1) else {
+                return Some((row.past, self.own_blocks(row), row.taken.as_slice()));
+            };
+            Some((row.past, row.branches.get(branch)?.table(), &[][..]))
+        };
+        let chosen: Vec<Option<(usize, &[BlockId], &[BlockId])>> = rows.iter().map(table).collect();
         let max_blocks = chosen
             .iter()
             .flatten()
-            .map(|row| width(row))
+            .map(|(_, blocks, more)| blocks.len() + more.len())
             .max()
             .unwrap_or(0)
             .max(1);
@@ -101,11 +114,10 @@ impl<'a> KvReservation<'a> {
             block_table: Vec::with_capacity(rows.len() * max_blocks),
             max_blocks,
         };
-        for row in chosen {
-            binding
-                .past
-                .push(row.map_or(0, |row| i32::try_from(row.past).unwrap_or(i32::MAX)));
-            let blocks = row.into_iter().flat_map(|row| self.row_blocks(row));
+        for table in chosen {
+            let (past, blocks, more) = table.unwrap_or_default();
+            binding.past.push(i32::try_from(past).unwrap_or(i32::MAX));
+            let blocks = blocks.iter().chain(more).copied();
             let columns = blocks.map(BlockId::column).chain(std::iter::repeat(-1));
             binding.block_table.extend(columns.take(max_blocks));
         }
@@ -135,12 +147,9 @@ impl<'a> KvReservation<'a> {
         if reserved.kept.is_some() {
             return Err(KvError::Twice(row));
         }
-        if kept > reserved.tokens {
-            return Err(KvError::KeptTooMany {
-                row,
-                kept,
-                tokens: reserved.tokens,
-            });
+        let tokens = reserved.winning_tokens();
+        if kept > tokens {
+            return Err(KvError::KeptTooMany { row, kept, tokens });
         }
         reserved.kept = Some(kept);
         Ok(())
@@ -162,12 +171,11 @@ impl<'a> KvReservation<'a> {
     }
 
     fn split(&self) -> impl Iterator<Item = (RequestId, (&[BlockId], &[BlockId]))> {
-        let rows = self.rows.iter();
-        rows.map(|row| {
-            (
-                row.request,
-                row.taken.split_at(row.shared.min(row.taken.len())),
-            )
+        self.rows.iter().flat_map(|row| {
+            let own = row.taken.split_at(row.shared.min(row.taken.len()));
+            let branches = row.branches.iter().map(Candidate::split);
+            let claims = std::iter::once(own).chain(branches);
+            claims.map(|claim| (row.request, claim))
         })
     }
 
@@ -186,10 +194,10 @@ impl<'a> KvReservation<'a> {
         }
     }
 
-    fn row_blocks(&self, row: &'a ReservedRow) -> impl Iterator<Item = BlockId> + '_ {
+    /// Blocks that the row's request had before the step.
+    pub(super) fn own_blocks(&self, row: &ReservedRow) -> &[BlockId] {
         let owned = self.pool.tables.get(&row.request);
-        let owned = owned.map_or(&[][..], |table| table.blocks.as_slice());
-        owned.iter().chain(&row.taken).copied()
+        owned.map_or(&[][..], |table| table.blocks.as_slice())
     }
 }
 
@@ -217,7 +225,11 @@ impl Participant for KvReservation<'_> {
     fn publish(&mut self, _permit: &Permit) {
         let block_size = self.pool.block_size;
         for row in &mut self.rows {
-            let committed = row.past + row.kept.unwrap_or(row.tokens);
+            let committed = row.past + row.kept.unwrap_or(row.winning_tokens());
+            if let Some(winner) = row.settle(&mut self.pool.blocks) {
+                winner.adopt(self.pool, row.request, committed);
+                continue;
+            }
             let kept = blocks_for(committed, block_size).saturating_sub(row.owned);
             let surplus = row.taken.split_off(kept.min(row.taken.len()));
             self.pool.blocks.give_back(&surplus);
@@ -241,6 +253,11 @@ impl Participant for KvReservation<'_> {
     }
 
     fn discard(&mut self) {
+        for row in self.rows.iter_mut().rev() {
+            for branch in row.branches.drain(..).rev() {
+                branch.discard(&mut self.pool.blocks);
+            }
+        }
         for row in self.rows.iter_mut().rev() {
             let taken = std::mem::take(&mut row.taken);
             self.pool.blocks.give_back(&taken);
@@ -286,6 +303,8 @@ fn claim(pool: &KvPool, row: &KvRow, earlier: bool) -> Result<(ReservedRow, usiz
         owned,
         taken: Vec::new(),
         shared: 0,
+        branches: Vec::new(),
+        winner: 0,
         kept: None,
     };
     Ok((row, needed.saturating_sub(owned)))

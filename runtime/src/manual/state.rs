@@ -7,7 +7,8 @@
 //! # Definitions
 //!
 //! * **Row**: one token sequence of a step. It starts from one committed state and runs `n` tokens. An ordinary request
-//!   is one row. A *candidate row* starts from the same state as others and does not write a final state.
+//!   is one row. A *candidate row*, or branch, starts from the same state as its request's own row and does not write a
+//!   final state.
 //! * **Fixed state**: tensors of constant size per request, whatever the number of tokens: the samples a convolution
 //!   looks back on, the matrix of a recurrent layer.
 //! * **Slot**: the place of one request in every fixed tensor: `Free`, `Reserved` by an admission, or `Committed`.
@@ -71,6 +72,35 @@
 //!
 //! A step that captures nothing binds no checkpoint outputs, and all its rows keep everything they ran.
 //!
+//! # Candidate rows
+//!
+//! A tree of drafts is its request's own row, the *spine*, directly followed in the batch by a row per branch. Every one
+//! of them runs the known tokens again and then its own path, at positions by depth:
+//!
+//! ```text
+//!   committed: 6 tokens, blocks of 4            batch                reads   writes   captures   block table
+//!                      +-- d1 -- d2 (spine)     t d1 d2              slot    slot     2          A  B
+//!   A: 0123  B: 45 -- t                         t e1 e2 e3           slot    -1       4          A  B' D
+//!                      +-- e1 -- e2 -- e3       t d1 f2              slot    -1       3          A  B"
+//!                      (d1 -- f2)
+//! ```
+//!
+//! * **Fixed state** is shared for nothing: all rows read the active row of the slot. A branch captures all of its tokens,
+//!   so it runs at most as many as checkpoints hold; its state is always made from them, also when all are kept.
+//! * **Full blocks** are shared and counted, the **block that is filled in part** is copied before the run (`B'`, `B"`), and
+//!   what a branch runs goes to blocks of its own. When the committed length is a multiple of the block, nothing is copied.
+//! * **Adoption**: `accept` names for every request one row and how many of its tokens are kept. Preparing makes that row's
+//!   state in the inactive bank, over the spine's final one. Publishing turns the blocks of a branch that won into the
+//!   request's table, gives back the request's former tail, the spine's blocks and those of all other branches, and
+//!   allocates nothing: a `Candidate` owns its blocks until it is adopted or discarded, and builds with debug assertions
+//!   refuse one that is neither.
+//! * **Room**: own rows take their blocks first. The planner grants a branch only rows, tokens and free blocks that
+//!   nothing else in the step needs. All of it is given back when the step ends, or is growth of the request itself.
+//! * **Branches of a draft head** are drawn while the head runs: their tail is copied during the step, after the kept
+//!   tokens were read into the request's own one. They are scratch, and never kept; they get what the cache has left.
+//!
+//! A row without branches takes none of this, and its step is the same down to the bits.
+//!
 //! # Who makes the states of partial rows
 //!
 //! What is done with what `select` names depends on what a slot holds, the *kind* of checkpoint (`state::capture`): a
@@ -96,8 +126,8 @@
 //! * **I3** Residents, owners of committed slots and owners of block tables are the same requests, also during a step.
 //! * **I4** Fixed state, paged cache and the engine's books have committed the same number of tokens. (The cache of a
 //!   draft head has its own length.)
-//! * **I5** Every block is free, reserved by exactly one row of a live step, or used by as many tables (and live forks) as
-//!   it counts. A table has exactly the blocks its committed length needs.
+//! * **I5** Every block is free, reserved by exactly one row of a live step, or used by as many tables (and live forks and
+//!   branches) as it counts. A table has exactly the blocks its committed length needs.
 //! * **I6** Committed lengths never fall. Going back is releasing and running again.
 //! * **I7** Every publication ran to its end. If a foreign participant panics in one against its promise, the composite
 //!   says so and refuses further steps.

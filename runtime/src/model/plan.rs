@@ -3,11 +3,11 @@
 use super::available::available_memory;
 use super::contract::{Contract, GraphContract};
 use super::options::LoadOptions;
-use super::spec::PagedSpec;
+use super::spec::{PagedSpec, StateSpec};
 use super::tensor_spec::DataType;
 use crate::error::LoadError;
 use crate::limits::CACHE_BYTES;
-use genai_config_schema::GenaiConfig;
+use genai_config_schema::{CheckpointForm, GenaiConfig};
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -17,15 +17,18 @@ pub(super) const DEFAULT_BATCH: usize = 16;
 /// Tokens of one step where the configuration does not say.
 const DEFAULT_SCHEDULED_TOKENS: usize = 2048;
 
+/// Rows of a step that there is always room for where it costs little, so that few requests can branch.
+pub(super) const TREE_ROWS: usize = 8;
+
 /// Bytes of a float32 element.
 const FLOAT: u64 = 4;
 
 /// Sizes that the pools and the scheduler keep to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Requests that run at once: slots of fixed state, and rows of a step without candidates.
+    /// Requests that run at once: slots of fixed state, and rows of a step without branches.
     pub(crate) slots: usize,
-    /// Rows that one step can capture checkpoints for.
+    /// Rows of one step, branches included: the staging of checkpoints is as wide.
     pub(crate) checkpoint_rows: usize,
     /// Most tokens of one step.
     pub(crate) scheduled_tokens: usize,
@@ -87,16 +90,27 @@ impl Limits {
             .iter()
             .filter_map(|f| Some(f.checkpoints.as_ref()?.count))
             .max();
+        let rows = step_rows(state, slots);
         Ok(Self {
             slots,
-            checkpoint_rows: slots,
+            checkpoint_rows: rows,
             scheduled_tokens,
             sequence,
             kv_blocks,
             block_size,
-            logits_rows: slots.saturating_mul(captured.unwrap_or(1).max(1)),
+            logits_rows: rows.saturating_mul(captured.unwrap_or(1).max(1)),
         })
     }
+}
+
+/// Rows of one step. A tree of drafts takes several of them for one request: there is room for a few where staging is
+/// small, in transitions. Where each slot of it is a full state, or nothing is captured, it is not made wider.
+fn step_rows(state: &StateSpec, slots: usize) -> usize {
+    let update = state.fixed.iter().all(|fixed| {
+        let checkpoints = fixed.checkpoints.as_ref();
+        checkpoints.is_some_and(|spec| spec.form == CheckpointForm::Update)
+    });
+    if update { slots.max(TREE_ROWS) } else { slots }
 }
 
 /// Blocks that fit so many bytes.
@@ -274,7 +288,13 @@ impl MemoryPlan {
         }));
         if series.count() > 0 {
             let rows = limits.checkpoint_rows;
-            self.add(format!("checkpoint staging, {rows} rows"), bytes, true)?;
+            let branches = if rows > slots {
+                ", some for branches of drafts"
+            } else {
+                ""
+            };
+            let purpose = format!("checkpoint staging, {rows} rows{branches}");
+            self.add(purpose, bytes, true)?;
         }
         Ok(())
     }

@@ -97,10 +97,10 @@ fn every_byte_is_counted_once() {
             24,
             1000,
             5 * 15 * 4,
-            4 * 2 * 5 * 4,
+            4 * 8 * 5 * 4,
             2 * blocks * 8 * token,
             blocks * 8 * token,
-            2 * 4 * 10 * 4,
+            8 * 4 * 10 * 4,
             50 * 6 * 4
         ]
     );
@@ -112,6 +112,10 @@ fn every_byte_is_counted_once() {
     let table = plan.to_string();
     assert!(
         table.contains("weights, `model.onnx.data`") && table.contains("26 blocks of 8 tokens"),
+        "{table}"
+    );
+    assert!(
+        table.contains("checkpoint staging, 8 rows, some for branches of drafts"),
         "{table}"
     );
     let widths: Vec<usize> = table.lines().map(|line| line.chars().count()).collect();
@@ -146,6 +150,27 @@ fn options_win_over_the_file_and_that_over_the_defaults() {
     )
     .unwrap_err();
     assert!(error.to_string().contains("max_sequence is 101"), "{error}");
+}
+
+#[test]
+fn few_requests_have_rows_for_branches_where_staging_is_small() {
+    let rows = |batch: usize, change: &dyn Fn(&mut Vec<FixedSpec>)| {
+        let mut contract = contract(&[5, 3]);
+        change(&mut contract.decoder.state.fixed);
+        let options = LoadOptions::new().max_batch_size(batch);
+        let limits = Limits::resolve(&config("{}"), &contract, &options).unwrap();
+        (limits.checkpoint_rows, limits.logits_rows)
+    };
+    let state = |fixed: &mut Vec<FixedSpec>| {
+        let mut second = fixed[0].clone();
+        second.checkpoints.as_mut().unwrap().form = CheckpointForm::State;
+        fixed.push(second);
+    };
+    assert_eq!(rows(2, &|_| ()), (8, 32));
+    assert_eq!(rows(9, &|_| ()), (9, 36));
+    assert_eq!(rows(2, &state), (2, 8));
+    assert_eq!(rows(2, &|fixed| fixed[0].checkpoints = None), (2, 2));
+    assert_eq!(rows(2, &|fixed| fixed.clear()), (8, 8));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! How much state a model keeps, from its configuration alone.
 
 use super::info::operator_name;
-use super::plan::{Bytes, DEFAULT_BATCH, bank_rows};
+use super::plan::{Bytes, DEFAULT_BATCH, TREE_ROWS, bank_rows};
 use super::source::with_file;
 use super::spec::transition_width;
 use crate::error::LoadError;
@@ -233,7 +233,8 @@ fn cache_plan(config: &GenaiConfig, group: &StateGroup, size: u64) -> Option<Cac
     })
 }
 
-/// The share of one request, and all of them. Rows that capture are as many as requests.
+/// The share of one request, and all of them. Rows that capture are as many as requests; in the update form there are some
+/// for branches of drafts, where requests are few.
 fn totals(
     groups: &[StateGroupPlan],
     window: u32,
@@ -246,11 +247,12 @@ fn totals(
     };
     let (committed, update) = (sum(|group| group.committed)?, sum(|group| group.update)?);
     let (rows, window) = (u64::try_from(requests).ok()?, u64::from(window));
+    let branching = u64::try_from(TREE_ROWS).ok()?;
     let all = StateBytes {
         committed: committed.checked_mul(rows)?,
         banks: committed.checked_mul(u64::try_from(bank_rows(requests)).ok()?)?,
         state_checkpoints: product([committed, window, rows].into_iter())?,
-        update_checkpoints: product([update, window, rows].into_iter())?,
+        update_checkpoints: product([update, window, rows.max(branching)].into_iter())?,
     };
     let one = StateBytes {
         committed,

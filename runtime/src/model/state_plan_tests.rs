@@ -66,7 +66,12 @@ fn window_and_requests_count() {
     );
     assert_eq!(
         three.all_requests.update_checkpoints,
-        15 * (CAPSULE + 2 * VALUES)
+        3 * 8 * (CAPSULE + 2 * VALUES),
+        "staging for branches of drafts"
+    );
+    assert_eq!(
+        three.all_requests.state_checkpoints,
+        15 * three.per_request.committed
     );
     let shown = three.to_string();
     for part in [

@@ -4,7 +4,7 @@ use crate::ids::RequestId;
 use crate::kv::blocks_for;
 
 /// One unfinished request, as planning sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestView {
     /// Which one.
     pub(crate) request: RequestId,
@@ -19,6 +19,8 @@ pub(crate) struct RequestView {
     pub(crate) ceiling: usize,
     /// Drafts wanted after the pending token; 0 without speculation.
     pub(crate) drafts: usize,
+    /// Drafts wanted after the pending token in rows that branch off it, the most wanted row first; empty without a tree.
+    pub(crate) branches: Vec<usize>,
     /// Steps since it last ran, or since it was submitted.
     pub(crate) waited: usize,
     /// How often a later request was admitted before it: the sum of [`super::Deferred::overtaken`] so far.
@@ -44,11 +46,13 @@ impl RequestView {
     }
 }
 
-/// Room of one step and of the pools. All counts but the last are at least 1.
+/// Room of one step and of the pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Rows of one step.
+    /// Requests of one step.
     pub(crate) max_batch_size: usize,
+    /// Rows of one step, branches included; at least `max_batch_size`.
+    pub(crate) step_rows: usize,
     /// Tokens of one step.
     pub(crate) max_scheduled_tokens: usize,
     /// Tokens of one prefill row.
@@ -61,6 +65,8 @@ pub(crate) struct Limits {
     pub(crate) slots: usize,
     /// Blocks of the paged cache; 0 for a model without one.
     pub(crate) blocks: usize,
+    /// How many of them nobody uses now. Only branches ask: requests are admitted by what they can grow to.
+    pub(crate) free_blocks: usize,
     /// Tokens per block.
     pub(crate) block_size: usize,
     /// How often a deferred request may be overtaken before it is admitted next, whatever comes after.
@@ -77,10 +83,37 @@ impl Limits {
 
     /// Blocks a request needs at its ceiling; 0 for a model without a paged cache.
     pub(crate) fn worst_blocks(&self, view: &RequestView) -> usize {
+        self.cache_blocks(view.ceiling.max(view.past + view.pending))
+    }
+
+    /// Drafts that one row of a request can use.
+    pub(super) fn most_drafts(&self, view: &RequestView) -> usize {
+        // A row of d drafts draws up to d + 1 tokens, and the last one drawn is not run.
+        let room = view.ceiling.saturating_sub(view.past + view.pending + 1);
+        self.max_drafts.min(room)
+    }
+
+    /// Blocks that a row takes beyond what its request has.
+    pub(super) fn row_blocks(&self, view: &RequestView, tokens: usize) -> usize {
+        let owned = match view.brings {
+            Some(brings) => brings,
+            None => blocks_for(view.past, self.block_size),
+        };
+        self.cache_blocks(view.past + tokens).saturating_sub(owned)
+    }
+
+    /// Blocks that a branch takes: all but the full ones that it shares.
+    pub(super) fn branch_blocks(&self, view: &RequestView, tokens: usize) -> usize {
+        let shared = view.past / self.block_size.max(1);
+        self.cache_blocks(view.past + tokens).saturating_sub(shared)
+    }
+
+    /// Blocks that hold so many tokens; 0 for a model without a paged cache.
+    fn cache_blocks(&self, tokens: usize) -> usize {
         if self.blocks == 0 {
             return 0;
         }
-        blocks_for(view.ceiling.max(view.past + view.pending), self.block_size)
+        blocks_for(tokens, self.block_size)
     }
 
     /// The most tokens one request can have, alone in the cache; callers cut ceilings here and refuse longer prompts.

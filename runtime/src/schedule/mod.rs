@@ -4,6 +4,9 @@
 //! * **Prefill never starves.** While a prefill can run, a quarter of the tokens of a step (at least one) and one row
 //!   are kept for it. Where a step has room for one row or one token only, whoever has waited longest runs.
 //! * **Drafts come last.** They use tokens that no selected row needs and never cost a row its place.
+//! * **Branches come after drafts.** They use rows, tokens and free blocks that no row and no draft needs, and are given
+//!   whole or not at all, in order. Reserving the step takes every row's own blocks first, and whatever a branch takes is
+//!   given back, or is the request's own growth, before anybody else asks: so branches need no promise and break none.
 //! * **Growth never fails.** The cache grows block by block, but a request is admitted only when the blocks of *all*
 //!   residents at their ceilings, its own included, fit the cache. There is no preemption.
 //! * **Kept states count.** A state that outlived its request holds its slot and its blocks. The request that continues it
@@ -16,6 +19,7 @@
     reason = "the engine and speculation use the rest"
 )]
 
+mod branches;
 mod limits;
 mod plan;
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The planner.
 
+use super::branches::add_branches;
 use super::limits::{Limits, RequestView};
 use crate::ids::RequestId;
 use crate::txn::StepRow;
@@ -15,6 +16,8 @@ pub(crate) struct RowPlan {
     pub(crate) tokens: Range<usize>,
     /// Drafts to run after them.
     pub(crate) drafts: usize,
+    /// Drafts of the rows that branch off it: of those wanted the first ones, some of them shortened at the ceiling.
+    pub(crate) branches: Vec<usize>,
     /// Whether the tokens are a prompt or part of one.
     pub(crate) is_prefill: bool,
     /// Whether the row runs the last known token, so that the next one can be drawn.
@@ -29,9 +32,15 @@ impl RowPlan {
         self.tokens.start
     }
 
-    /// All tokens of the row, drafts included.
+    /// All tokens of the row itself, drafts included.
     pub(crate) fn num_tokens(&self) -> usize {
         self.tokens.len() + self.drafts
+    }
+
+    /// Tokens that each branch runs, the known ones included.
+    pub(crate) fn branch_tokens(&self) -> impl Iterator<Item = usize> {
+        let known = self.tokens.len();
+        self.branches.iter().map(move |drafts| known + drafts)
     }
 
     /// The row as the transaction takes it, with the positions a draft head may write.
@@ -43,6 +52,8 @@ impl RowPlan {
             drafts,
             head_tokens,
             new,
+            branches: self.branch_tokens().collect(),
+            head_branches: Vec::new(),
         }
     }
 }
@@ -83,9 +94,15 @@ pub(crate) struct StepPlan {
 }
 
 impl StepPlan {
-    /// Tokens of all rows.
+    /// Tokens of all rows, branches included.
     pub(crate) fn num_tokens(&self) -> usize {
-        self.rows.iter().map(RowPlan::num_tokens).sum()
+        let tokens = |row: &RowPlan| row.num_tokens() + row.branch_tokens().sum::<usize>();
+        self.rows.iter().map(tokens).sum()
+    }
+
+    /// Rows of the batch, branches included.
+    pub(crate) fn batch_rows(&self) -> usize {
+        self.rows.iter().map(|row| 1 + row.branches.len()).sum()
     }
 }
 
@@ -147,6 +164,9 @@ pub(crate) fn plan(requests: &[RequestView], limits: &Limits) -> StepPlan {
             });
         }
     }
+    if wanted == 0 || limits.drafts_beside_prefill {
+        add_branches(&mut plan, requests, limits);
+    }
     count_overtaken(requests, &mut plan);
     plan
 }
@@ -170,6 +190,7 @@ impl Room {
             request: view.request,
             tokens: view.past..view.past + count,
             drafts: 0,
+            branches: Vec::new(),
             is_prefill: view.is_prefill(),
             wants_logits: count == view.pending,
             new: !view.resident,
@@ -224,9 +245,7 @@ fn add_drafts<'a>(
         let Some(view) = requests.iter().find(|view| view.request == row.request) else {
             continue;
         };
-        // A row of d drafts draws up to d + 1 tokens, and the last one drawn is not run.
-        let room = view.ceiling.saturating_sub(view.past + view.pending + 1);
-        row.drafts = view.drafts.min(limits.max_drafts).min(room).min(left);
+        row.drafts = view.drafts.min(limits.most_drafts(view)).min(left);
         left -= row.drafts;
     }
     spare - left

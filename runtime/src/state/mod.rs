@@ -13,6 +13,7 @@
 )]
 
 pub(crate) mod audit;
+mod branches;
 mod capture;
 mod commit;
 mod error;

@@ -27,9 +27,9 @@ pub(crate) struct FixedRow {
     pub(crate) captured: usize,
 }
 
-/// A row whose slot is claimed.
+/// A row whose slot is claimed, and the rows that branch off the same committed state.
 #[derive(Clone, Debug)]
-struct ReservedRow {
+pub(super) struct ReservedRow {
     handle: SlotHandle,
     request: RequestId,
     /// The slot as it was before the step; `None` for an admission.
@@ -37,11 +37,22 @@ struct ReservedRow {
     read: usize,
     write: usize,
     write_bank: Bank,
-    tokens: usize,
-    captured: usize,
-    /// Whether the operator writes the state after the last token. A candidate row does not.
-    final_written: bool,
+    /// The row that writes its final state.
+    pub(super) own: Run,
+    /// Rows that only capture, in batch order after the own one.
+    pub(super) branches: Vec<Run>,
+    /// The row whose prefix is kept: 0 for the own one, `i` for branch `i - 1`.
+    pub(super) winner: usize,
     kept: Option<NonZeroUsize>,
+}
+
+/// What the operators do in one row of the batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub(super) tokens: usize,
+    pub(super) captured: usize,
+    /// Whether the state after the last token is written. That of a branch is not.
+    pub(super) final_written: bool,
 }
 
 /// What a resident slot held.
@@ -56,10 +67,10 @@ struct Committed {
 #[derive(Debug)]
 pub(crate) struct StateReservation<'a> {
     pub(super) pool: &'a mut StatePool,
-    rows: Vec<ReservedRow>,
+    pub(super) rows: Vec<ReservedRow>,
 }
 
-/// The fixed-state inputs of the graph, one entry per row.
+/// The fixed-state inputs of the graph, one entry per row of the batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FixedBinding {
     /// Bank row that holds the state before the step.
@@ -97,31 +108,38 @@ impl<'a> StateReservation<'a> {
         Ok(reservation)
     }
 
-    /// Rows of the step.
+    /// Rows of the step, branches not counted.
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// What the graph is given.
+    /// What the graph is given: every row, directly followed by its branches.
     pub(crate) fn binding(&self) -> FixedBinding {
         let layout = self.pool.layout;
-        let write = |row: &ReservedRow| {
-            if row.final_written {
+        let write = |(row, run): (&ReservedRow, &Run)| {
+            if run.final_written {
                 layout.index(row.write)
             } else {
                 -1
             }
         };
+        let read = |(row, _): (&ReservedRow, &Run)| layout.index(row.read);
         FixedBinding {
-            read_rows: self.rows.iter().map(|row| layout.index(row.read)).collect(),
-            write_rows: self.rows.iter().map(write).collect(),
-            capture_counts: self.rows.iter().map(|row| clamp(row.captured)).collect(),
+            read_rows: self.batch().map(read).collect(),
+            write_rows: self.batch().map(write).collect(),
+            capture_counts: self.batch().map(|(_, run)| clamp(run.captured)).collect(),
         }
     }
 
     /// Whether some row captures, so that checkpoint outputs must be bound.
     pub(crate) fn captures(&self) -> bool {
-        self.rows.iter().any(|row| row.captured > 0)
+        self.batch().any(|(_, run)| run.captured > 0)
+    }
+
+    /// Rows of the batch.
+    fn batch(&self) -> impl Iterator<Item = (&ReservedRow, &Run)> {
+        let rows = self.rows.iter();
+        rows.flat_map(|row| row.runs().map(move |run| (row, run)))
     }
 
     /// The tensors for the run, in manifest order. Operators write rows of [`FixedBinding::write_rows`] and checkpoint
@@ -190,9 +208,8 @@ impl<'a> StateReservation<'a> {
             for row in &self.rows {
                 let _ = row_mut(&mut buffers.bank, row.write).map(|values| values.fill(f32::NAN));
             }
-            let staging = buffers.checkpoints.as_mut().filter(|_| captures);
-            if let Some(values) = staging.and_then(Buffer::as_f32_mut) {
-                values.fill(f32::NAN);
+            if captures {
+                poison_staging(buffers);
             }
         }
     }
@@ -224,9 +241,26 @@ impl<'a> StateReservation<'a> {
 }
 
 impl ReservedRow {
+    pub(super) fn request(&self) -> RequestId {
+        self.request
+    }
+
+    /// The own row and the branches, in batch order.
+    pub(super) fn runs(&self) -> impl Iterator<Item = &Run> {
+        std::iter::once(&self.own).chain(&self.branches)
+    }
+
+    /// The row whose prefix is kept.
+    fn winning(&self) -> &Run {
+        let branch = self.winner.checked_sub(1);
+        branch
+            .and_then(|branch| self.branches.get(branch))
+            .unwrap_or(&self.own)
+    }
+
     fn kept_tokens(&self) -> Result<NonZeroUsize, StateError> {
         self.kept
-            .or(NonZeroUsize::new(self.tokens))
+            .or(NonZeroUsize::new(self.winning().tokens))
             .ok_or(StateError::Changed(self.request))
     }
 }
@@ -244,7 +278,7 @@ impl Participant for StateReservation<'_> {
     }
 
     fn prepare(&mut self) -> Result<(), ParticipantError> {
-        let rows = self.rows.len();
+        let rows = self.batch_rows();
         let pool = &mut *self.pool;
         for (index, (tensor, buffers)) in pool.tensors.iter().zip(&mut pool.buffers).enumerate() {
             let partial = partial_rows(tensor, &self.rows)?;
@@ -265,7 +299,7 @@ impl Participant for StateReservation<'_> {
                 entry.slot = Slot::Committed {
                     request: row.request,
                     active: row.write_bank,
-                    tokens: before.0 + row.kept.map_or(row.tokens, NonZeroUsize::get),
+                    tokens: before.0 + row.kept.map_or(row.winning().tokens, NonZeroUsize::get),
                     version: before.1.wrapping_add(1),
                 };
             }
@@ -388,9 +422,13 @@ fn claimed(
         read,
         write: pool.layout.row(write_bank, handle.index),
         write_bank,
-        tokens: row.tokens.get(),
-        captured: row.captured,
-        final_written: true,
+        own: Run {
+            tokens: row.tokens.get(),
+            captured: row.captured,
+            final_written: true,
+        },
+        branches: Vec::new(),
+        winner: 0,
         kept: None,
     }
 }
@@ -398,13 +436,16 @@ fn claimed(
 /// The rows whose state the operator of a tensor did not write, and where it comes from.
 fn partial_rows(tensor: &Tensor, rows: &[ReservedRow]) -> Result<Vec<Partial>, StateError> {
     let mut partial = Vec::new();
+    let mut first = 0;
     for (index, row) in rows.iter().enumerate() {
+        let batch = first + row.winner;
+        first += row.runs().count();
         let source = source(tensor, row, row.kept_tokens()?)
             .map_err(|source| StateError::Select { row: index, source })?;
         let take = tensor.kind.map_or(Take::Nothing, |kind| kind.take(source));
         if take != Take::Nothing {
             partial.push(Partial {
-                batch: index,
+                batch,
                 read: row.read,
                 write: row.write,
                 take,
@@ -414,7 +455,7 @@ fn partial_rows(tensor: &Tensor, rows: &[ReservedRow]) -> Result<Vec<Partial>, S
     Ok(partial)
 }
 
-/// Asks [`select`] for one tensor of one row. A tensor without checkpoints has a final state only.
+/// Asks [`select`] for one tensor of the row that is kept. A tensor without checkpoints has a final state only.
 fn source(
     tensor: &Tensor,
     row: &ReservedRow,
@@ -424,12 +465,12 @@ fn source(
     let checkpoints = tensor.spec.checkpoints.as_ref();
     let (form, alignment, capacity) =
         checkpoints.map_or(none, |spec| (spec.form, spec.alignment, spec.count));
-    let captured = if checkpoints.is_some() {
-        row.captured
-    } else {
-        0
-    };
-    let (final_written, tokens) = (row.final_written, row.tokens);
+    let &Run {
+        tokens,
+        captured,
+        final_written,
+    } = row.winning();
+    let captured = if checkpoints.is_some() { captured } else { 0 };
     select(&Query {
         form,
         alignment,
@@ -439,6 +480,14 @@ fn source(
         tokens,
         kept,
     })
+}
+
+/// Fills the checkpoint staging of a tensor with NaN.
+pub(super) fn poison_staging(buffers: &mut FixedBuffers) {
+    let staging = buffers.checkpoints.as_mut();
+    if let Some(values) = staging.and_then(Buffer::as_f32_mut) {
+        values.fill(f32::NAN);
+    }
 }
 
 fn row_mut(bank: &mut Buffer, row: usize) -> Option<&mut [f32]> {

@@ -1,5 +1,6 @@
 //! Everything that resident requests keep between steps, reachable through one transaction only.
 
+use super::branches;
 use super::error::StepError;
 use super::faults::Faults;
 use super::participant::{Permit, Seat};
@@ -10,8 +11,8 @@ use crate::state::{FixedRow, SlotHandle, StatePool, StateReservation};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 
-/// One row of a step to be reserved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One row of a step to be reserved, and the rows that branch off the same committed state.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StepRow {
     /// Whose row.
     pub(crate) request: RequestId,
@@ -23,6 +24,12 @@ pub(crate) struct StepRow {
     pub(crate) head_tokens: usize,
     /// Whether the row admits the request.
     pub(crate) new: bool,
+    /// Tokens that each branch runs, the known ones included and at least one more; empty for a linear row. In the batch
+    /// the branches follow the row.
+    pub(crate) branches: Vec<usize>,
+    /// Positions that each branch of the draft head may write, from the head's committed length on. As many of them as
+    /// the cache has room for are granted, the first ones: see [`Step::head_branches`].
+    pub(crate) head_branches: Vec<usize>,
 }
 
 impl StepRow {
@@ -34,6 +41,8 @@ impl StepRow {
             drafts: 0,
             head_tokens: 0,
             new,
+            branches: Vec::new(),
+            head_branches: Vec::new(),
         }
     }
 
@@ -194,7 +203,12 @@ impl Composite {
         head.map_or_else(Vec::new, |head| head.committed_rows(request).unwrap())
     }
 
-    /// Starts a step. Rows are in batch order. Dropping the step at any phase before publishing undoes it.
+    /// Blocks of the paged cache that nobody uses; 0 without one.
+    pub(crate) fn free_blocks(&self) -> usize {
+        self.kv.as_ref().map_or(0, |kv| kv.blocks().free().len())
+    }
+
+    /// Starts a step. Rows are in batch order, each directly followed by its branches. Dropping the step at any phase before publishing undoes it.
     ///
     /// # Errors
     /// Nothing changes on error. [`StepError::can_wait`] tells a lack of room from a mistake.
@@ -206,12 +220,14 @@ impl Composite {
             .collect();
         let faults = &self.standing.faults;
         faults.call("reserve cache")?;
-        let kv = reserve_kv(self.kv.as_mut(), rows, |row| row.tokens)?;
+        let mut kv = reserve_kv(self.kv.as_mut(), rows, |row| row.tokens)?;
         faults.call("reserve head")?;
-        let head =
+        let mut head =
             reserve_kv(self.head.as_mut(), rows, |row| row.head_tokens).map_err(StepError::Head)?;
         faults.call("reserve state")?;
-        let state = reserve_state(self.state.as_mut(), &self.standing.residents, rows)?;
+        let mut state = reserve_state(self.state.as_mut(), &self.standing.residents, rows)?;
+        let seats = (&mut state, &mut kv, &mut head);
+        branches::reserve(seats, rows, faults)?;
         faults.call("reserve")?;
         self.standing
             .residents
@@ -269,8 +285,17 @@ impl Composite {
                     tokens,
                 });
             }
-            if row.head_tokens > 0 && self.head.is_none() {
+            let head = row.head_tokens > 0 || !row.head_branches.is_empty();
+            if head && self.head.is_none() {
                 return Err(StepError::NoHead(request));
+            }
+            let known = tokens - drafts;
+            if let Some(tokens) = row.branches.iter().find(|tokens| **tokens <= known) {
+                return Err(StepError::Branch {
+                    request,
+                    tokens: *tokens,
+                    known,
+                });
             }
         }
         let needed = rows.iter().filter(|row| row.new).count();

@@ -39,6 +39,26 @@ pub(crate) enum StepError {
         /// Tokens of the row, drafts included.
         tokens: usize,
     },
+    /// A branch that drafts nothing.
+    #[error("{request}: a branch of {tokens} tokens, {known} of them are known")]
+    Branch {
+        /// Whose row.
+        request: RequestId,
+        /// Tokens of the branch.
+        tokens: usize,
+        /// Tokens of the row that are no drafts.
+        known: usize,
+    },
+    /// A decision for a row that the request does not have.
+    #[error("{request}: candidate {candidate} of {candidates} is kept")]
+    Candidate {
+        /// Whose row.
+        request: RequestId,
+        /// Candidate to be kept: 0 is the request's own row.
+        candidate: usize,
+        /// Candidates there are.
+        candidates: usize,
+    },
     /// Positions of a draft head were asked for, and the model has none.
     #[error("{0}: the model has no draft head")]
     NoHead(RequestId),

@@ -20,6 +20,7 @@
     reason = "the engine and speculation use the rest"
 )]
 
+mod branches;
 mod composite;
 mod error;
 mod faults;

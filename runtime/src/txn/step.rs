@@ -2,6 +2,7 @@
 
 use super::composite::{Health, Resident, Standing, StepRow};
 use super::error::StepError;
+use super::faults::Faults;
 use super::outcome::{RowOutcome, StepOutcome};
 use super::participant::{Participant, Permit, Seat};
 use crate::exec::{Capture, StepInputs};
@@ -48,12 +49,14 @@ pub(super) type Seats<'a> = (
 );
 
 /// A row of the step and its committed length.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Row {
     request: RequestId,
     before: usize,
     tokens: usize,
     drafts: usize,
+    /// Tokens of each branch.
+    branches: Vec<usize>,
     kept: usize,
 }
 
@@ -71,15 +74,62 @@ impl Row {
             before,
             tokens,
             drafts,
+            branches: row.branches.clone(),
             kept: tokens,
+        }
+    }
+
+    /// Rows of the batch.
+    pub(super) fn candidates(&self) -> usize {
+        self.branches.len() + 1
+    }
+
+    /// Tokens that a candidate runs, if the row has it.
+    fn tokens_of(&self, candidate: usize) -> Option<usize> {
+        match candidate.checked_sub(1) {
+            None => Some(self.tokens),
+            Some(branch) => self.branches.get(branch).copied(),
+        }
+    }
+
+    /// Checks a decision, and takes it over.
+    fn decide(&mut self, keep: &Keep) -> Result<(), StepError> {
+        let (request, candidate) = (self.request, keep.row);
+        let tokens = self.tokens_of(candidate).ok_or(StepError::Candidate {
+            request,
+            candidate,
+            candidates: self.candidates(),
+        })?;
+        let (kept, least) = (keep.tokens.get(), self.tokens.saturating_sub(self.drafts));
+        if kept > tokens || kept < least {
+            return Err(StepError::Kept {
+                request,
+                kept,
+                tokens,
+                least,
+            });
+        }
+        self.kept = kept;
+        Ok(())
+    }
+
+    fn outcome(&self) -> RowOutcome {
+        let run = self.branches.iter().sum::<usize>() + self.tokens;
+        RowOutcome {
+            request: self.request,
+            before: self.before,
+            committed: self.before + self.kept,
+            rejected: run.saturating_sub(self.kept),
         }
     }
 }
 
-/// What is kept of one row.
+/// What is kept of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keep {
-    /// Tokens, from the first on: the known ones and the accepted drafts.
+    /// Which of its rows: 0 for its own, `i` for branch `i - 1`. The others are discarded.
+    pub(crate) row: usize,
+    /// Tokens of that row, from the first on: the known ones and the accepted drafts.
     pub(crate) tokens: NonZeroUsize,
     /// Positions of the draft head, from its committed length on; 0 without a head.
     pub(crate) head_tokens: usize,
@@ -142,23 +192,25 @@ impl<'a> Step<'a, Reserved> {
         inputs.capture_counts = capture_counts;
     }
 
-    /// Bank rows and capture counts, one per row. Without fixed state no bank rows, and nothing to capture.
+    /// Bank rows and capture counts, one per row of the batch: every row of the step, directly followed by its branches.
+    /// Without fixed state no bank rows, and nothing to capture.
     pub(crate) fn fixed_binding(&self) -> FixedBinding {
         match &self.state {
             Some(state) => state.binding(),
             None => FixedBinding {
-                capture_counts: vec![0; self.rows.len()],
+                capture_counts: vec![0; self.rows.iter().map(Row::candidates).sum()],
                 ..FixedBinding::default()
             },
         }
     }
 
-    /// Past lengths and block table, one row each; without a paged cache only the lengths.
+    /// Past lengths and block table, one per row of the batch, in the order of [`Self::fixed_binding`]; without a paged cache only the lengths.
     pub(crate) fn paged_binding(&self) -> PagedBinding {
         let past = || {
-            self.rows
-                .iter()
-                .map(|row| i32::try_from(row.before).unwrap_or(i32::MAX))
+            self.rows.iter().flat_map(|row| {
+                let past = i32::try_from(row.before).unwrap_or(i32::MAX);
+                std::iter::repeat_n(past, row.candidates())
+            })
         };
         match &self.kv {
             Some(kv) => kv.binding(),
@@ -172,7 +224,8 @@ impl<'a> Step<'a, Reserved> {
     /// Past lengths and block table of a run of the draft head over some rows of the step. A run that follows another
     /// in the same step adds what that one wrote to `past`.
     pub(crate) fn head_binding(&self, rows: &[usize]) -> Option<PagedBinding> {
-        self.head.as_ref().map(|head| head.binding_of(rows))
+        let own: Vec<(usize, usize)> = rows.iter().map(|row| (*row, 0)).collect();
+        self.head.as_ref().map(|head| head.binding_of(&own))
     }
 
     /// Whether the checkpoint outputs must be bound.
@@ -201,10 +254,10 @@ impl<'a> Step<'a, Reserved> {
         self.guests.push(Seat::new(guest));
     }
 
-    /// Ends the run: decides for every row, in batch order, what is kept.
+    /// Ends the run: decides for every request, in batch order, which of its rows is kept and how much of it.
     ///
     /// # Errors
-    /// Other numbers of decisions than rows; more kept than run; known tokens dropped; a prefix whose state was not
+    /// Other numbers of decisions than requests; rows that are not there; more kept than run; known tokens dropped; a prefix whose state was not
     /// captured. The step is discarded.
     pub(crate) fn accept(mut self, kept: &[Keep]) -> Result<Step<'a, Accepted>, StepError> {
         if kept.len() != self.rows.len() {
@@ -216,34 +269,21 @@ impl<'a> Step<'a, Reserved> {
         let faults = self.standing.faults.clone();
         for (index, (row, keep)) in self.rows.iter_mut().zip(kept).enumerate() {
             faults.call("accept row")?;
-            let &mut Row {
-                request,
-                tokens,
-                drafts,
-                ..
-            } = row;
-            let (kept, least) = (keep.tokens.get(), tokens.saturating_sub(drafts));
-            if kept > tokens || kept < least {
-                return Err(StepError::Kept {
-                    request,
-                    kept,
-                    tokens,
-                    least,
-                });
-            }
-            row.kept = kept;
+            row.decide(keep)?;
             if let Some(state) = &mut self.state {
+                state.elect(index, keep.row)?;
                 state.commit_prefix(index, keep.tokens)?;
             }
             if let Some(kv) = &mut self.kv {
-                kv.commit_prefix(index, kept)?;
+                kv.elect(index, keep.row)?;
+                kv.commit_prefix(index, row.kept)?;
             }
             match &mut self.head {
                 Some(head) => {
                     head.commit_prefix(index, keep.head_tokens)
                         .map_err(StepError::Head)?;
                 }
-                None if keep.head_tokens > 0 => return Err(StepError::NoHead(request)),
+                None if keep.head_tokens > 0 => return Err(StepError::NoHead(row.request)),
                 None => {}
             }
         }
@@ -323,19 +363,7 @@ impl Step<'_, Prepared> {
                     tokens: committed,
                 },
             );
-            let &Row {
-                request,
-                before,
-                tokens,
-                kept,
-                ..
-            } = row;
-            RowOutcome {
-                request,
-                before,
-                committed,
-                rejected: tokens.saturating_sub(kept),
-            }
+            row.outcome()
         });
         let outcome = StepOutcome {
             rows: outcome.collect(),
@@ -426,6 +454,11 @@ impl<'a, Phase> Step<'a, Phase> {
             self.kv.as_deref_mut(),
             self.head.as_deref_mut(),
         )
+    }
+
+    /// Lets the calls of the step fail on purpose.
+    pub(super) fn faults(&self) -> &Faults {
+        &self.standing.faults
     }
 
     #[cfg(test)]

@@ -5,3 +5,4 @@ pub(crate) mod fixture;
 mod guests;
 mod phases;
 mod scripts;
+mod trees;

@@ -3,14 +3,16 @@
 use crate::ids::RequestId;
 use crate::schedule::{Deferral, Deferred, Held, Limits, RequestView, RowPlan, StepPlan, plan};
 
-const LIMITS: Limits = Limits {
+pub(super) const LIMITS: Limits = Limits {
     max_batch_size: 4,
+    step_rows: 4,
     max_scheduled_tokens: 16,
     max_chunk: 8,
     max_drafts: 7,
     drafts_beside_prefill: true,
     slots: 4,
     blocks: 16,
+    free_blocks: 16,
     block_size: 4,
     max_overtakes: 2,
     held: Held {
@@ -19,7 +21,7 @@ const LIMITS: Limits = Limits {
     },
 };
 
-fn waiting(request: u64, prompt: usize) -> RequestView {
+pub(super) fn waiting(request: u64, prompt: usize) -> RequestView {
     RequestView {
         request: RequestId(request),
         resident: false,
@@ -27,13 +29,14 @@ fn waiting(request: u64, prompt: usize) -> RequestView {
         pending: prompt,
         ceiling: prompt + 4,
         drafts: 0,
+        branches: Vec::new(),
         waited: 0,
         overtaken: 0,
         brings: None,
     }
 }
 
-fn decoding(request: u64, past: usize) -> RequestView {
+pub(super) fn decoding(request: u64, past: usize) -> RequestView {
     RequestView {
         resident: true,
         past,
@@ -43,7 +46,7 @@ fn decoding(request: u64, past: usize) -> RequestView {
     }
 }
 
-fn prefilling(request: u64, past: usize, pending: usize) -> RequestView {
+pub(super) fn prefilling(request: u64, past: usize, pending: usize) -> RequestView {
     let ceiling = past + pending + 1;
     RequestView {
         resident: true,
@@ -82,6 +85,7 @@ fn rows_say_what_they_are() {
         request: RequestId(request),
         tokens,
         drafts: 0,
+        branches: Vec::new(),
         is_prefill,
         wants_logits,
         new,
@@ -176,12 +180,12 @@ fn with_room_for_one_row_whoever_waited_longest_runs() {
     ] {
         let (mut decode, mut prefill) = (decoding(1, 5), prefilling(2, 4, 30));
         assert_eq!(
-            plan(&[decode, prefill], &limits).rows[0].request,
+            plan(&[decode.clone(), prefill.clone()], &limits).rows[0].request,
             RequestId(1)
         );
         prefill.waited = 1;
         assert_eq!(
-            plan(&[decode, prefill], &limits).rows[0].request,
+            plan(&[decode.clone(), prefill.clone()], &limits).rows[0].request,
             RequestId(2)
         );
         decode.waited = 1;
@@ -237,7 +241,10 @@ fn drafts_end_with_the_request() {
     view.drafts = 5;
     for (ceiling, drafts) in [(20, 5), (10, 3), (8, 1), (7, 0), (6, 0)] {
         view.ceiling = ceiling;
-        assert_eq!(shape(&plan(&[view], &LIMITS)), [(1, 1, drafts)]);
+        assert_eq!(
+            shape(&plan(std::slice::from_ref(&view), &LIMITS)),
+            [(1, 1, drafts)]
+        );
     }
 }
 
@@ -260,8 +267,8 @@ fn admission_counts_every_resident_at_its_ceiling() {
         ceiling: 24,
         ..waiting(2, 3)
     };
-    let plan_of = |view| plan(&[resident, view], &LIMITS);
-    assert_eq!(shape(&plan_of(fits)), [(1, 1, 0), (2, 3, 0)]);
+    let plan_of = |view| plan(&[resident.clone(), view], &LIMITS);
+    assert_eq!(shape(&plan_of(fits.clone())), [(1, 1, 0), (2, 3, 0)]);
     let too_much = RequestView {
         ceiling: 25,
         ..fits
@@ -277,7 +284,8 @@ fn a_blocked_prompt_does_not_hide_later_work_until_its_turn_comes() {
     };
     let mut big = waiting(2, 30);
     let later = waiting(3, 4);
-    let first = plan(&[resident, big, later], &LIMITS);
+    let views = [resident.clone(), big.clone(), later.clone()];
+    let first = plan(&views, &LIMITS);
     assert_eq!(shape(&first), [(1, 1, 0), (3, 4, 0)]);
     assert_eq!(deferred(&first), [(2, Deferral::Blocks, 1)]);
     big.overtaken = LIMITS.max_overtakes;

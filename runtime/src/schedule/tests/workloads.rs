@@ -4,27 +4,31 @@ use crate::device::HostDevice;
 use crate::ids::RequestId;
 use crate::kv::KvPool;
 use crate::model::spec::PagedSpec;
-use crate::schedule::{Deferral, Held, Limits, RequestView, StepPlan, plan};
+use crate::schedule;
+use crate::schedule::{Deferral, Held, Limits, RequestView, RowPlan, StepPlan, plan};
 use crate::state::audit::audit;
 use crate::txn::{Composite, Keep, StepRow};
 use proptest::prelude::*;
 use std::num::NonZeroUsize;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Job {
     prompt: usize,
     generate: usize,
     drafts: usize,
+    branches: Vec<usize>,
     /// The step it arrives in.
     arrives: usize,
 }
 
 fn job() -> impl Strategy<Value = Job> {
-    (1usize..30, 1usize..12, 0usize..5, 0usize..20).prop_map(
-        |(prompt, generate, drafts, arrives)| Job {
+    let branches = prop::collection::vec(0usize..5, 0..4);
+    (1usize..30, 1usize..12, 0usize..5, branches, 0usize..20).prop_map(
+        |(prompt, generate, drafts, branches, arrives)| Job {
             prompt,
             generate,
             drafts,
+            branches,
             arrives,
         },
     )
@@ -38,6 +42,7 @@ fn limits() -> impl Strategy<Value = Limits> {
         1usize..5,
         any::<bool>(),
         11usize..20,
+        0usize..6,
     )
         .prop_map(
             |(
@@ -47,15 +52,18 @@ fn limits() -> impl Strategy<Value = Limits> {
                 slots,
                 drafts_beside_prefill,
                 blocks,
+                spare_rows,
             )| {
                 Limits {
                     max_batch_size,
+                    step_rows: max_batch_size + spare_rows,
                     max_scheduled_tokens,
                     max_chunk,
                     max_drafts: 3,
                     drafts_beside_prefill,
                     slots,
                     blocks,
+                    free_blocks: blocks,
                     block_size: 4,
                     max_overtakes: 3,
                     held: Held {
@@ -101,6 +109,7 @@ impl Engine {
             pending: job.prompt,
             ceiling: job.prompt + job.generate,
             drafts: job.drafts,
+            branches: job.branches.clone(),
             waited: 0,
             overtaken: 0,
             brings: None,
@@ -109,7 +118,8 @@ impl Engine {
     }
 
     fn step(&mut self, accept: usize) {
-        let views: Vec<RequestView> = self.live.iter().map(|(_, view)| *view).collect();
+        let views: Vec<RequestView> = self.live.iter().map(|(_, view)| view.clone()).collect();
+        self.limits.free_blocks = self.composite.free_blocks();
         let plan = plan(&views, &self.limits);
         check(&views, &self.limits, &plan);
         if views.is_empty() {
@@ -121,15 +131,19 @@ impl Engine {
         );
         self.watch_prefill(&views, &plan);
         let rows: Vec<StepRow> = plan.rows.iter().map(|row| row.step_row(0)).collect();
-        let kept: Vec<Keep> = plan
-            .rows
-            .iter()
-            .map(|row| row.tokens.len() + row.drafts.min(accept))
-            .map(|tokens| Keep {
-                tokens: NonZeroUsize::new(tokens).unwrap(),
+        // The rows of a tree take turns in winning.
+        let keep = |row: &RowPlan| {
+            let winner = (accept + row.tokens.start) % (row.branches.len() + 1);
+            let drafts = winner
+                .checked_sub(1)
+                .map_or(row.drafts, |i| row.branches[i]);
+            Keep {
+                row: winner,
+                tokens: NonZeroUsize::new(row.tokens.len() + drafts.min(accept)).unwrap(),
                 head_tokens: 0,
-            })
-            .collect();
+            }
+        };
+        let kept: Vec<Keep> = plan.rows.iter().map(keep).collect();
         let step = self.composite.reserve(&rows).expect("growth never fails");
         step.accept(&kept)
             .unwrap()
@@ -220,10 +234,26 @@ impl Engine {
     }
 }
 
+/// Nothing but branches is different where none are wanted.
+fn without_branches(views: &[RequestView], limits: &Limits, plan: &StepPlan) {
+    let bare = |view: &RequestView| RequestView {
+        branches: Vec::new(),
+        ..view.clone()
+    };
+    let views: Vec<RequestView> = views.iter().map(bare).collect();
+    let mut stripped = plan.clone();
+    for row in &mut stripped.rows {
+        row.branches.clear();
+    }
+    assert_eq!(schedule::plan(&views, limits), stripped);
+}
+
 /// What holds for every plan.
 fn check(views: &[RequestView], limits: &Limits, plan: &StepPlan) {
     assert!(plan.rows.len() <= limits.max_batch_size);
+    assert!(plan.batch_rows() <= limits.step_rows);
     assert!(plan.num_tokens() <= limits.max_scheduled_tokens);
+    without_branches(views, limits, plan);
     for row in &plan.rows {
         let view = views
             .iter()
@@ -234,6 +264,11 @@ fn check(views: &[RequestView], limits: &Limits, plan: &StepPlan) {
         assert!(row.drafts <= view.drafts.min(limits.max_drafts));
         assert!(row.drafts == 0 || !row.is_prefill);
         assert!(row.tokens.end + row.drafts <= view.ceiling);
+        for (granted, wanted) in row.branches.iter().zip(&view.branches) {
+            assert!(*granted > 0 && granted <= wanted && *granted <= limits.max_drafts);
+            assert!(!row.is_prefill && row.tokens.end + granted <= view.ceiling);
+        }
+        assert!(row.branches.len() <= view.branches.len());
         assert_eq!(row.new, !view.resident);
         assert_eq!(
             plan.rows
@@ -275,7 +310,7 @@ proptest! {
         let work: usize = jobs.iter().map(|job| job.prompt + job.generate + job.arrives).sum();
         for now in 0..2 * work + 50 {
             for (number, job) in jobs.iter().enumerate().filter(|(_, job)| job.arrives == now) {
-                engine.submit(number, *job);
+                engine.submit(number, job.clone());
             }
             engine.step(accept[now % accept.len()]);
         }

@@ -110,6 +110,52 @@ fn i5_every_block_is_accounted_for() {
     assert_eq!(broken(claimed), [Invariant::I5]);
 }
 
+/// A snapshot of a step in which request 1, with a block and one token in the next, has two branches.
+fn branching() -> Snapshot {
+    let mut composite = sound();
+    let tree = StepRow {
+        branches: vec![2, 3],
+        ..StepRow::plain(id(1), 1, false)
+    };
+    let step = composite.reserve(&[tree]).unwrap();
+    assert_eq!(audit(&step.snapshot()), Vec::new());
+    step.snapshot()
+}
+
+#[test]
+fn branches_share_full_blocks_and_own_the_rest() {
+    let broken = |damage: &dyn Fn(&mut PagedSnapshot)| {
+        let mut snapshot = branching();
+        damage(paged(&mut snapshot));
+        let found = audit(&snapshot).into_iter().map(|v| v.invariant);
+        found.collect::<Vec<_>>()
+    };
+    let tables = |paged: &PagedSnapshot| (paged.shared.len(), paged.reserved.len());
+    assert_eq!(tables(paged(&mut branching())), (2, 2));
+    // The block that is filled in part, shared as if it were full.
+    let shared = |paged: &mut PagedSnapshot| {
+        let tail = paged.tables[0].1.blocks[1];
+        let own = std::mem::replace(&mut paged.reserved[0].1[0], tail);
+        let branch = paged.reserved.remove(0);
+        paged.shared.push(branch);
+        paged.references[tail.index()] += 1;
+        paged.references[own.index()] -= 1;
+        paged.free.push(own);
+    };
+    assert_eq!(broken(&shared), [Invariant::I8]);
+    // One block for both branches.
+    let twice = |paged: &mut PagedSnapshot| {
+        let first = paged.reserved[0].1[0];
+        let second = std::mem::replace(&mut paged.reserved[1].1[0], first);
+        paged.references[first.index()] += 1;
+        paged.references[second.index()] -= 1;
+        paged.free.push(second);
+    };
+    assert!(broken(&twice).contains(&Invariant::I5));
+    let uncounted = |paged: &mut PagedSnapshot| drop(paged.shared.remove(0));
+    assert_eq!(broken(&uncounted), [Invariant::I5]);
+}
+
 #[test]
 fn i6_committed_tokens_never_fall() {
     let before = sound().snapshot();

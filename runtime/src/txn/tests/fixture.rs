@@ -24,6 +24,8 @@ pub(crate) const KEY_HEADS: usize = 2;
 pub(crate) const VALUE_DIM: usize = 3;
 pub(crate) const KEY_DIM: usize = 2;
 pub(crate) const BLOCK: usize = 4;
+/// Rows of a step beyond the slots, for branches.
+pub(crate) const SPARE_ROWS: usize = 5;
 
 pub(crate) fn id(number: u64) -> RequestId {
     RequestId(number)
@@ -130,10 +132,10 @@ pub(crate) fn composite(form: Form, slots: usize, blocks: usize, head: bool) -> 
         Form::Distant(count) => {
             let names = ["conv", "delta"].map(|name| format!("{name}-{count}"));
             let graphs = commit_graphs(&spec.fixed, &names.each_ref().map(String::as_str));
-            StatePool::with_commit(&spec, slots, slots + 2, (&Distant, Some(graphs)))
+            StatePool::with_commit(&spec, slots, slots + SPARE_ROWS, (&Distant, Some(graphs)))
         }
         Form::Absent | Form::State(_) | Form::Update(_) => {
-            StatePool::new(&spec, slots, slots + 2, &device)
+            StatePool::new(&spec, slots, slots + SPARE_ROWS, &device)
         }
     };
     let state = state.unwrap();
@@ -233,8 +235,12 @@ pub(crate) fn run_fixed(
     let rows = inputs.past.len();
     let captured = usize::try_from(inputs.capture_counts[row]).unwrap();
     let read = usize::try_from(inputs.read_rows[row]).unwrap();
-    let write = usize::try_from(inputs.write_rows[row]).unwrap();
-    assert_ne!(read, write, "a row is written elsewhere than it is read");
+    let write = usize::try_from(inputs.write_rows[row]).ok();
+    assert_ne!(
+        Some(read),
+        write,
+        "a row is written elsewhere than it is read"
+    );
     let [conv, delta] = fixed else {
         panic!("two tensors")
     };
@@ -272,8 +278,11 @@ pub(crate) fn run_fixed(
             staging[start..start + part.len()].copy_from_slice(&part);
         }
     }
-    conv.bank.write_row_f32(write, &conv_row).unwrap();
-    delta.bank.write_row_f32(write, &delta_row).unwrap();
+    // A branch writes no final state.
+    if let Some(write) = write {
+        conv.bank.write_row_f32(write, &conv_row).unwrap();
+        delta.bank.write_row_f32(write, &delta_row).unwrap();
+    }
     states
 }
 
@@ -324,6 +333,7 @@ pub(crate) fn run_paged(
 
 pub(crate) fn keep(tokens: usize) -> Keep {
     Keep {
+        row: 0,
         tokens: NonZeroUsize::new(tokens).unwrap(),
         head_tokens: 0,
     }

@@ -155,8 +155,11 @@ impl Script {
                 drafts,
                 head_tokens,
                 new,
+                branches: Vec::new(),
+                head_branches: Vec::new(),
             });
             kept.push(Keep {
+                row: 0,
                 tokens: NonZeroUsize::new(pick.tokens + pick.accepted.min(drafts)).unwrap(),
                 head_tokens: head_tokens / 2,
             });

@@ -66,6 +66,7 @@ fn all() -> impl Iterator<Item = &'static Mistake> {
         state::SELECTION,
         state::BANKS,
         step::CACHE,
+        step::BRANCHES,
         step::TRANSACTION,
         step::INVARIANTS,
         engine::ACCEPTANCE,

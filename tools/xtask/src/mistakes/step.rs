@@ -3,6 +3,9 @@
 use super::{Mistake, unit};
 
 const KV: &str = "runtime/src/kv/reservation.rs";
+const KV_BRANCHES: &str = "runtime/src/kv/branches.rs";
+const CANDIDATE: &str = "runtime/src/kv/candidate.rs";
+const STATE: &str = "runtime/src/state/reservation.rs";
 const BLOCKS: &str = "runtime/src/kv/blocks.rs";
 const COMPOSITE: &str = "runtime/src/txn/composite.rs";
 const STEP: &str = "runtime/src/txn/step.rs";
@@ -10,6 +13,7 @@ const SEAT: &str = "runtime/src/txn/participant.rs";
 const AUDIT: &str = "runtime/src/state/audit.rs";
 
 const SCRIPTS: &str = "txn::tests::scripts::random_scripts_agree_with_token_by_token_state";
+const WINS: &str = "txn::tests::trees::whoever_wins";
 const PARTIAL: &str = "txn::tests::phases::a_partial_prefix_moves_tokens_state_and_cache_together";
 
 /// Blocks and committed lengths.
@@ -17,8 +21,8 @@ pub(super) const CACHE: &[Mistake] = &[
     Mistake {
         name: "cache-not-cut-to-kept",
         file: KV,
-        text: "let committed = row.past + row.kept.unwrap_or(row.tokens);",
-        replacement: "let committed = row.past + row.tokens;",
+        text: "let committed = row.past + row.kept.unwrap_or(row.winning_tokens());",
+        replacement: "let committed = row.past + row.winning_tokens();",
         test: unit(PARTIAL),
     },
     Mistake {
@@ -73,6 +77,102 @@ pub(super) const CACHE: &[Mistake] = &[
         replacement: "if *references < u32::MAX {
                     self.free.push(*block);",
         test: unit("kv::tests::a_shared_block_is_free_after_its_last_user"),
+    },
+];
+
+/// Rows that branch off, which of them wins, and what the others held.
+pub(super) const BRANCHES: &[Mistake] = &[
+    Mistake {
+        name: "state-of-the-row-beside-the-winner",
+        file: STATE,
+        text: "let batch = first + row.winner;",
+        replacement: "let batch = first + row.winner.saturating_sub(1);",
+        test: unit(WINS),
+    },
+    Mistake {
+        name: "branches-not-counted-before-a-row",
+        file: STATE,
+        text: "first += row.runs().count();",
+        replacement: "first += 1;",
+        test: unit(WINS),
+    },
+    Mistake {
+        name: "final-state-taken-for-a-branch",
+        file: "runtime/src/state/branches.rs",
+        text: "final_written: false,",
+        replacement: "final_written: true,",
+        test: unit(WINS),
+    },
+    Mistake {
+        name: "spine-committed-for-a-branch",
+        file: STEP,
+        text: "state.elect(index, keep.row)?;",
+        replacement: "state.elect(index, 0)?;",
+        test: unit(WINS),
+    },
+    Mistake {
+        name: "tail-not-copied",
+        file: "runtime/src/txn/branches.rs",
+        text: "kv.copy_tail(index, branch, 0)?;",
+        replacement: "let _ = branch;",
+        test: unit(WINS),
+    },
+    Mistake {
+        name: "tail-of-a-later-position-copied",
+        file: KV_BRANCHES,
+        text: "let left = (reserved.past + positions).saturating_sub(shared * size);",
+        replacement: "let left = (reserved.past + positions).saturating_sub(shared * size + 1);",
+        test: unit(WINS),
+    },
+    Mistake {
+        name: "tail-block-shared",
+        file: CANDIDATE,
+        text: "let shared = past / pool.block_size;",
+        replacement: "let shared = past.div_ceil(pool.block_size);",
+        test: unit("txn::tests::trees::full_blocks_are_shared_and_the_tail_is_copied"),
+    },
+    Mistake {
+        name: "losers-not-freed",
+        file: KV_BRANCHES,
+        text: "                candidate.discard(blocks);",
+        replacement: "                std::mem::forget(candidate);",
+        test: unit(WINS),
+    },
+    Mistake {
+        name: "spine-not-freed",
+        file: KV_BRANCHES,
+        text: "            blocks.give_back(&self.taken);
+            self.taken.clear();",
+        replacement: "            self.taken.clear();",
+        test: unit(WINS),
+    },
+    Mistake {
+        name: "former-tail-not-freed",
+        file: CANDIDATE,
+        text: "pool.blocks.give_back(&before);",
+        replacement: "drop(before);",
+        test: unit(WINS),
+    },
+    Mistake {
+        name: "branches-kept-by-a-dropped-step",
+        file: KV,
+        text: "                branch.discard(&mut self.pool.blocks);",
+        replacement: "                std::mem::forget(branch);",
+        test: unit("txn::tests::trees::a_tree_that_is_dropped_in_any_phase_leaves_nothing"),
+    },
+    Mistake {
+        name: "branches-beyond-the-free-blocks",
+        file: "runtime/src/schedule/branches.rs",
+        text: "|| blocks > self.blocks {",
+        replacement: "{",
+        test: unit("schedule::tests::workloads::every_workload_ends_and_never_runs_out_of_blocks"),
+    },
+    Mistake {
+        name: "blocks-of-rows-not-left-to-them",
+        file: "runtime/src/schedule/branches.rs",
+        text: "blocks: limits.free_blocks.saturating_sub(own.sum()),",
+        replacement: "blocks: limits.free_blocks.max(own.sum()),",
+        test: unit("schedule::tests::workloads::every_workload_ends_and_never_runs_out_of_blocks"),
     },
 ];
 
@@ -199,8 +299,8 @@ pub(super) const INVARIANTS: &[Mistake] = &[
     Mistake {
         name: "i4-cache-keeps-drafts",
         file: STEP,
-        text: "kv.commit_prefix(index, kept)?;",
-        replacement: "kv.commit_prefix(index, tokens)?;",
+        text: "kv.commit_prefix(index, row.kept)?;",
+        replacement: "let _ = row.kept;",
         test: unit(PARTIAL),
     },
     Mistake {
