@@ -121,9 +121,8 @@ impl KvPool {
                 };
                 for block in blocks {
                     let start = block.index() * elements;
-                    if let Some(block) = values.get_mut(start..start + elements) {
-                        block.fill(f32::NAN);
-                    }
+                    let block = values.get_mut(start..start + elements);
+                    block.into_iter().for_each(|block| block.fill(f32::NAN));
                 }
             }
         }

@@ -54,6 +54,9 @@ pub(crate) struct PagedBinding {
     pub(crate) max_blocks: usize,
 }
 
+/// A committed length, and blocks in the order of positions: those of a table, and more.
+type Table<'t> = (usize, &'t [BlockId], &'t [BlockId]);
+
 impl<'a> KvReservation<'a> {
     pub(super) fn new(pool: &'a mut KvPool, rows: &[KvRow]) -> Result<Self, KvError> {
         let mut reserved = Vec::with_capacity(rows.len());
@@ -94,34 +97,37 @@ impl<'a> KvReservation<'a> {
     /// What the graph is given when it runs only some rows of the step, in the given order: each is a row and its
     /// candidate, 0 for the row itself, `i` for branch `i - 1`. One that is not there reads nothing.
     pub(crate) fn binding_of(&self, rows: &[(usize, usize)]) -> PagedBinding {
-        let table = |(row, candidate): &(usize, usize)| {
-            let row = self.rows.get(*row)?;
-            let Some(branch) = candidate.checked_sub(1) else {
-                return Some((row.past, self.own_blocks(row), row.taken.as_slice()));
-            };
-            Some((row.past, row.branches.get(branch)?.table(), &[][..]))
-        };
-        let chosen: Vec<Option<(usize, &[BlockId], &[BlockId])>> = rows.iter().map(table).collect();
-        let max_blocks = chosen
+        let tables: Vec<Table<'_>> = rows.iter().map(|row| self.table(*row)).collect();
+        let widths = tables
             .iter()
-            .flatten()
-            .map(|(_, blocks, more)| blocks.len() + more.len())
-            .max()
-            .unwrap_or(0)
-            .max(1);
+            .map(|(_, blocks, more)| blocks.len() + more.len());
+        let max_blocks = widths.max().unwrap_or(0).max(1);
         let mut binding = PagedBinding {
             past: Vec::with_capacity(rows.len()),
             block_table: Vec::with_capacity(rows.len() * max_blocks),
             max_blocks,
         };
-        for table in chosen {
-            let (past, blocks, more) = table.unwrap_or_default();
+        for (past, blocks, more) in tables {
             binding.past.push(i32::try_from(past).unwrap_or(i32::MAX));
             let blocks = blocks.iter().chain(more).copied();
             let columns = blocks.map(BlockId::column).chain(std::iter::repeat(-1));
             binding.block_table.extend(columns.take(max_blocks));
         }
         binding
+    }
+
+    /// The committed length and the blocks, in two parts, of a candidate of a row; nothing where there is none.
+    fn table(&self, (row, candidate): (usize, usize)) -> Table<'_> {
+        let Some(row) = self.rows.get(row) else {
+            return Table::default();
+        };
+        match candidate.checked_sub(1) {
+            None => (row.past, self.own_blocks(row), &row.taken),
+            Some(branch) => match row.branches.get(branch) {
+                Some(branch) => (row.past, branch.table(), &[]),
+                None => Table::default(),
+            },
+        }
     }
 
     /// The tensors for the run, in manifest order. Operators write positions at or beyond the committed length only.
