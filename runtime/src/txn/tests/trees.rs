@@ -104,16 +104,20 @@ fn assert_tokens(composite: &Composite, request: u64, tokens: &[u32]) {
 const FORMS: [Form; 3] = [Form::State(5), Form::Update(5), Form::Distant(8)];
 const BLOCKS: usize = 24;
 
-/// One case of [`whoever_wins`]: what was committed, a tree beside other rows, and which row wins how much.
+/// One case of [`whoever_wins`]: what was committed, a tree between a prefill and a row of drafts some of which are
+/// rejected, and which row wins how much.
 fn win(form: Form, past: u32, drafts: &[usize], winner: usize, kept: usize) {
     let mut composite = composite(form, 4, BLOCKS, false);
     let neighbour = admit(&mut composite, form, 2, 3);
     let before = admit(&mut composite, form, 1, past);
     let books = composite.snapshot();
     let paths = [
-        Paths::plain(2, false, &[70]),
+        Paths::plain(2, false, &[70, 71, 72, 73, 74, 75]),
         Paths::tree(1, drafts),
-        Paths::plain(3, true, &[80, 81, 82, 83, 84, 85]),
+        Paths {
+            known: 2,
+            ..Paths::plain(3, true, &[80, 81, 82, 83, 84])
+        },
     ];
     let rows: Vec<StepRow> = paths.iter().map(Paths::step_row).collect();
     let mut step = composite.reserve(&rows).unwrap();
@@ -125,13 +129,13 @@ fn win(form: Form, past: u32, drafts: &[usize], winner: usize, kept: usize) {
         &paths,
         &[neighbour.clone(), before.clone(), vec![]],
     );
-    publish(step, &[keep(1), Paths::keep(winner, kept), keep(6)]);
+    publish(step, &[keep(6), Paths::keep(winner, kept), keep(4)]);
 
     let tokens = |old: &[u32], new: &[u32]| [old, new].concat();
     let path = &paths[1].rows[winner][..kept];
     assert_tokens(&composite, 1, &tokens(&before, path));
-    assert_tokens(&composite, 2, &tokens(&neighbour, &[70]));
-    assert_tokens(&composite, 3, &paths[2].rows[0]);
+    assert_tokens(&composite, 2, &tokens(&neighbour, &paths[0].rows[0]));
+    assert_tokens(&composite, 3, &paths[2].rows[0][..4]);
     let after = composite.snapshot();
     assert_eq!(audit(&after), Vec::new());
     assert_eq!(audit_step(&books, &after), Vec::new());
