@@ -91,20 +91,23 @@ impl<'a> KvReservation<'a> {
         let rows = rows.flat_map(|(row, reserved)| {
             (0..=reserved.branches.len()).map(move |candidate| (row, candidate))
         });
-        self.binding_of(&rows.collect::<Vec<_>>())
+        self.binding_of(rows)
     }
 
     /// What the graph is given when it runs only some rows of the step, in the given order: each is a row and its
     /// candidate, 0 for the row itself, `i` for branch `i - 1`. One that is not there reads nothing.
-    pub(crate) fn binding_of(&self, rows: &[(usize, usize)]) -> PagedBinding {
-        let tables: Vec<Table<'_>> = rows.iter().map(|row| self.table(*row)).collect();
+    pub(crate) fn binding_of(
+        &self,
+        rows: impl IntoIterator<Item = (usize, usize)>,
+    ) -> PagedBinding {
+        let tables: Vec<Table<'_>> = rows.into_iter().map(|row| self.table(row)).collect();
         let widths = tables
             .iter()
             .map(|(_, blocks, more)| blocks.len() + more.len());
         let max_blocks = widths.max().unwrap_or(0).max(1);
         let mut binding = PagedBinding {
-            past: Vec::with_capacity(rows.len()),
-            block_table: Vec::with_capacity(rows.len() * max_blocks),
+            past: Vec::with_capacity(tables.len()),
+            block_table: Vec::with_capacity(tables.len() * max_blocks),
             max_blocks,
         };
         for (past, blocks, more) in tables {

@@ -67,7 +67,7 @@ fn rows_get_the_blocks_their_tokens_need() {
     assert_eq!(binding.max_blocks, 3);
     assert_eq!(binding.past, [0, 0, 0]);
     assert_eq!(binding.block_table, [0, 1, 2, 3, -1, -1, -1, -1, -1]);
-    let some = step.binding_of(&[(2, 0), (1, 0), (7, 0)]);
+    let some = step.binding_of([(2, 0), (1, 0), (7, 0)]);
     assert_eq!((some.max_blocks, some.block_table), (1, vec![-1, 3, -1]));
     assert_eq!((step.past(0), step.past(3)), (Some(0), None));
 }

@@ -61,7 +61,7 @@
 //! | constant | value | why |
 //! |---|---|---|
 //! | `STOP_BYTES` | 262144 | stop strings become an automaton of forty times their size |
-//! | `SHARED_TOKENS` | 262,144 | about 70 bytes each for looking up what followed them; the oldest texts are forgotten |
+//! | `SHARED_TOKENS` | 262144 | about 70 bytes each for looking up what followed them; the oldest texts are forgotten |
 //! | `UNFINISHED` | 1024 | each waiting request keeps its prompt; the caller may choose another number |
 //! | `THREADS` | 256 | a session starts all threads at once, and a number that a machine cannot have takes it down |
 //! | `CACHE_BYTES` | 2147483648 | a cache that nobody sized should leave room for the rest of the machine |

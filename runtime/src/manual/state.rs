@@ -79,9 +79,9 @@
 //!
 //! ```text
 //!   committed: 6 tokens, blocks of 4            batch                reads   writes   captures   block table
-//!                      +-- d1 -- d2 (spine)     t d1 d2              slot    slot     2          A  B
+//!                      +-- d1 -- d2 (spine)     t d1 d2              slot    slot     2          A  B  C
 //!   A: 0123  B: 45 -- t                         t e1 e2 e3           slot    -1       4          A  B' D
-//!                      +-- e1 -- e2 -- e3       t d1 f2              slot    -1       3          A  B"
+//!                      +-- e1 -- e2 -- e3       t d1 f2              slot    -1       3          A  B" E
 //!                      (d1 -- f2)
 //! ```
 //!

@@ -146,7 +146,8 @@ pub(crate) fn plan(requests: &[RequestView], limits: &Limits) -> StepPlan {
     let beside = prefills.iter().chain(&admission.fitting);
     let wanted: usize = beside.clone().take(room.rows).map(pending).sum();
     let spare = (room.tokens + kept.tokens).saturating_sub(wanted.min(limits.prefill_share()));
-    if wanted == 0 || limits.drafts_beside_prefill {
+    let drafting = wanted == 0 || limits.drafts_beside_prefill;
+    if drafting {
         let used = add_drafts(plan.rows.iter_mut().take(decoding), requests, limits, spare);
         room.tokens = (room.tokens + kept.tokens).saturating_sub(used);
     } else {
@@ -164,7 +165,7 @@ pub(crate) fn plan(requests: &[RequestView], limits: &Limits) -> StepPlan {
             });
         }
     }
-    if wanted == 0 || limits.drafts_beside_prefill {
+    if drafting {
         add_branches(&mut plan, requests, limits);
     }
     count_overtaken(requests, &mut plan);

@@ -87,7 +87,6 @@ impl Step<'_, Reserved> {
         let (_, _, head) = self.seats();
         let candidate =
             |(row, branch): &(usize, Option<usize>)| (*row, branch.map_or(0, |b| b + 1));
-        let rows: Vec<(usize, usize)> = rows.iter().map(candidate).collect();
-        Some(head?.binding_of(&rows))
+        Some(head?.binding_of(rows.iter().map(candidate)))
     }
 }

@@ -224,8 +224,8 @@ impl<'a> Step<'a, Reserved> {
     /// Past lengths and block table of a run of the draft head over some rows of the step. A run that follows another
     /// in the same step adds what that one wrote to `past`.
     pub(crate) fn head_binding(&self, rows: &[usize]) -> Option<PagedBinding> {
-        let own: Vec<(usize, usize)> = rows.iter().map(|row| (*row, 0)).collect();
-        self.head.as_ref().map(|head| head.binding_of(&own))
+        let own = rows.iter().map(|row| (*row, 0));
+        self.head.as_ref().map(|head| head.binding_of(own))
     }
 
     /// Whether the checkpoint outputs must be bound.

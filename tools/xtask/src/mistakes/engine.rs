@@ -94,13 +94,13 @@ pub(super) const DRAFTS: &[Mistake] = &[
     Mistake {
         name: "drafts-beside-prompts-uncaptured",
         file: "runtime/src/schedule/plan.rs",
-        text: "if wanted == 0 || limits.drafts_beside_prefill {",
-        replacement: "if wanted == 0 || limits.max_drafts > 0 {",
+        text: "let drafting = wanted == 0 || limits.drafts_beside_prefill;",
+        replacement: "let drafting = wanted == 0 || limits.max_drafts > 0;",
         test: unit("schedule::tests::plans::drafts_use_what_rows_leave"),
     },
     Mistake {
         name: "drafts-beyond-the-end",
-        file: "runtime/src/schedule/plan.rs",
+        file: "runtime/src/schedule/limits.rs",
         text: "view.ceiling.saturating_sub(view.past + view.pending + 1)",
         replacement: "view.ceiling.saturating_sub(view.past + view.pending)",
         test: unit("schedule::tests::plans::drafts_end_with_the_request"),

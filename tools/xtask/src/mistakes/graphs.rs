@@ -43,10 +43,10 @@ pub(super) const KERNELS: &[Mistake] = &[
     Mistake {
         name: "rejected-drafts-kept-on-real-graphs",
         file: "runtime/src/state/reservation.rs",
-        text: "for (index, row) in rows.iter().enumerate() {
+        text: "first += row.runs().count();
         let source = source(tensor, row, row.kept_tokens()?)",
-        replacement: "for (index, row) in rows.iter().enumerate() {
-        let kept = NonZeroUsize::new(row.tokens).unwrap_or(NonZeroUsize::MIN);
+        replacement: "first += row.runs().count();
+        let kept = NonZeroUsize::new(row.own.tokens).unwrap_or(NonZeroUsize::MIN);
         let source = source(tensor, row, kept)",
         test: speculation("equality::gated_delta_attention_and_a_head"),
     },
@@ -62,7 +62,7 @@ pub(super) const KERNELS: &[Mistake] = &[
         name: "no-drafts-after-many-kept",
         file: "runtime/src/state/reservation.rs",
         text: "active: row.write_bank,",
-        replacement: "active: if row.captured > 0 { row.write_bank.other() } else { row.write_bank },",
+        replacement: "active: if row.own.captured > 0 { row.write_bank.other() } else { row.write_bank },",
         test: speculation("kept::gated_delta_and_attention"),
     },
     Mistake {

@@ -84,18 +84,18 @@ pub(super) const SELECTION: &[Mistake] = &[
     Mistake {
         name: "kept-ignored-by-state",
         file: RESERVATION,
-        text: "for (index, row) in rows.iter().enumerate() {
+        text: "first += row.runs().count();
         let source = source(tensor, row, row.kept_tokens()?)",
-        replacement: "for (index, row) in rows.iter().enumerate() {
-        let kept = NonZeroUsize::new(row.tokens).unwrap_or(NonZeroUsize::MIN);
+        replacement: "first += row.runs().count();
+        let kept = NonZeroUsize::new(row.own.tokens).unwrap_or(NonZeroUsize::MIN);
         let source = source(tensor, row, kept)",
         test: unit(PARTIAL),
     },
     Mistake {
         name: "kept-ignored-by-the-token-count",
         file: RESERVATION,
-        text: "tokens: before.0 + row.kept.map_or(row.tokens, NonZeroUsize::get),",
-        replacement: "tokens: before.0 + row.tokens,",
+        text: "tokens: before.0 + row.kept.map_or(row.winning().tokens, NonZeroUsize::get),",
+        replacement: "tokens: before.0 + row.winning().tokens,",
         test: unit(PARTIAL),
     },
     Mistake {
