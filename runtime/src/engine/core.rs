@@ -194,6 +194,7 @@ pub(super) fn offer(model: &Model) -> Offer {
     Offer {
         head: model.head.is_some(),
         capture_capacity: counts.min().unwrap_or(usize::MAX),
+        rows: model.limits.checkpoint_rows,
         configured: configured.and_then(|count| usize::try_from(count).ok()),
     }
 }

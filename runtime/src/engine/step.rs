@@ -166,7 +166,8 @@ impl Core {
                 pack::push_row(&mut self.inputs, row.past(), tokens, logits);
             }
             let head_tokens = active.map_or(0, |active| self.head_tokens(active, row));
-            let branches = if self.speculation.width > 1 { OPEN } else { 0 };
+            let grows = self.speculation.width > 1 && self.sources.reads_hidden();
+            let branches = if grows { OPEN } else { 0 };
             rows.push(StepRow {
                 head_branches: vec![head_tokens; branches],
                 ..row.step_row(head_tokens)

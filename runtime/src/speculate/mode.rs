@@ -8,6 +8,10 @@ use std::sync::Arc;
 /// Drafts of one row, whatever the model captures: the most that `checkpoint_count` 8 allows.
 const MOST_DRAFTS: usize = 7;
 
+/// Why a tree has no branches.
+const NO_BRANCHES: &str = "one row per step leaves no room for branches, so trees are chains; \
+                           load the model for more requests at once";
+
 /// Guesses of one token side by side, at most.
 const TREE_WIDTH: usize = 4;
 
@@ -229,6 +233,8 @@ pub(crate) struct Offer {
     pub(crate) head: bool,
     /// Tokens a row may run when it drafts; `usize::MAX` for a model without fixed state.
     pub(crate) capture_capacity: usize,
+    /// Rows that one step may run.
+    pub(crate) rows: usize,
     /// `speculative.max_draft_tokens` of its file.
     pub(crate) configured: Option<usize>,
 }
@@ -293,7 +299,7 @@ impl EffectiveSpeculation {
             width: if tree { TREE_WIDTH } else { 1 },
             tree_nodes: if tree { tree_nodes } else { 0 },
             policy,
-            reason: None,
+            reason: (tree && offer.rows < 2).then(|| NO_BRANCHES.to_owned()),
         })
     }
 }
@@ -359,6 +365,7 @@ mod tests {
     const OFFER: Offer = Offer {
         head: true,
         capture_capacity: 8,
+        rows: 8,
         configured: Some(7),
     };
 
@@ -394,6 +401,10 @@ mod tests {
             mode(Some(Speculation::Ngram), Some(7), OFFER),
             "ngram, up to 7 drafts, fixed"
         );
+        let tree = mode(Some(Speculation::Tree), None, OFFER);
+        assert_eq!(tree, "tree, up to 3 drafts, fixed");
+        let narrow = Offer { rows: 1, ..OFFER };
+        assert!(mode(Some(Speculation::Tree), None, narrow).contains("no room for branches"));
         let attention = Offer {
             capture_capacity: usize::MAX,
             ..OFFER
