@@ -99,10 +99,14 @@ fn check(name: &str, forms: &[CheckpointOption]) {
                     let own = on.generate_all(together.iter().map(Case::plain)).unwrap();
                     let known = together.iter().map(|case| supplied(case, index + nodes));
                     let known = on.generate_all(known).unwrap();
-                    for (case, found) in together.iter().zip(own).chain(together.iter().zip(known))
-                    {
-                        case.compare(&what, &found.tokens, &mut tally);
-                    }
+                    let mut compare = |found: Vec<pawl::Completion>| {
+                        let pairs = together.iter().zip(&found);
+                        pairs.for_each(|(case, found)| {
+                            case.compare(&what, &found.tokens, &mut tally)
+                        });
+                    };
+                    compare(own);
+                    compare(known);
                 }
                 let stats = on.speculation_stats();
                 assert!(stats.accepted > 0, "{what}: {stats:?}");
