@@ -256,7 +256,14 @@ impl Drafter for HeadDrafter {
         let (mut chains, trees) = self.starts(drafting, &readings)?;
         self.grow(drafting, trees)?;
         for depth in 1.. {
-            chains.retain(|chain| chain.drafts > depth);
+            chains.retain(|chain| {
+                let row = drafting.rows.get(chain.row);
+                let worth = row.is_some_and(|row| {
+                    let confidences = &row.proposal.confidences;
+                    drafting.governor.worth_another(&row.choice, confidences)
+                });
+                chain.drafts > depth && worth
+            });
             if chains.is_empty() {
                 break;
             }
