@@ -77,6 +77,7 @@ impl Engine {
         options.audit = options.audit.or(settings::audit()?);
         let heads = speculation.mode.heads();
         let layout = Layout::of(&model, model.limits.sequence, heads);
+        options.cost_folder = options.cost_folder.or(settings::cost_folder().flatten());
         let costs = cost_store(&model, &options);
         let totals = Arc::new(Mutex::new(SpeculationStats::default()));
         let core = Core::new(model, &options, speculation.clone(), costs).map_err(|error| {

@@ -2,6 +2,7 @@
 
 use super::observe::{Observer, StepObserver};
 use crate::limits::UNFINISHED;
+use crate::settings;
 use crate::speculate::{DraftPolicy, Speculation, Wanted};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -35,7 +36,7 @@ pub struct EngineOptions {
     /// [`DraftPolicy::Adaptive`].
     pub draft_policy: Option<DraftPolicy>,
     /// A folder that keeps what steps cost, by model and machine, so that adaptive drafting starts with it; `None` keeps
-    /// nothing. Written when the engine ends.
+    /// nothing but where `PAWL_COST_FOLDER` says. Written when the engine ends.
     pub cost_folder: Option<PathBuf>,
     /// Whether to check the invariants of the state around every step; `None` takes `PAWL_AUDIT`, else checks in builds
     /// with debug assertions only.
@@ -163,6 +164,18 @@ impl EngineOptions {
     #[must_use]
     pub fn cost_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.cost_folder = Some(folder.into());
+        self
+    }
+
+    /// Keeps what steps cost where `PAWL_COST_FOLDER` says, or else in a folder.
+    ///
+    /// ```
+    /// let options = pawl::EngineOptions::default().cost_folder_or("costs");
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn cost_folder_or(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.cost_folder = settings::cost_folder().unwrap_or_else(|| Some(folder.into()));
         self
     }
 

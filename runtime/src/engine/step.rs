@@ -206,7 +206,7 @@ impl Core {
     fn note_sources(&mut self) {
         self.totals.held_bytes = u64::try_from(self.sources.bytes()).unwrap_or(u64::MAX);
         for (source, reason) in self.sources.news() {
-            self.governor.disable(source, &reason);
+            self.governor.disable(source);
             let reason = format!("{source}: {reason}");
             self.totals.fall_back(&reason, 1);
             for active in &mut self.requests {

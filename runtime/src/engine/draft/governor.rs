@@ -196,14 +196,14 @@ impl Governor {
     }
 
     /// No more drafts come from a source.
-    pub(in crate::engine) fn disable(&mut self, source: Source, reason: &str) {
+    pub(in crate::engine) fn disable(&mut self, source: Source) {
         let arms: &[control::Source] = match source {
             Source::Caller => &[control::Source::Caller],
             Source::Lookup => &[control::Source::Lookup],
             Source::Head => &[control::Source::Head, control::Source::HeadThenLookup],
         };
         for arm in arms {
-            self.controller.disable(*arm, reason.to_owned());
+            self.controller.disable(*arm);
         }
     }
 

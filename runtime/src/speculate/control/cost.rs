@@ -75,6 +75,7 @@ impl CostTable {
     }
 
     /// Seconds of one step; see [`Self::steps`].
+    #[cfg(test)]
     pub(crate) fn step(&self, shape: StepShape) -> Option<f64> {
         let line = self.steps(shape.requests, shape.context)?;
         Some(line.at(shape.tokens))

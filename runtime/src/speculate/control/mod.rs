@@ -22,7 +22,7 @@ use choose::{Costs, Offer, Pick, goodput};
 pub(crate) use cost::{CostTable, StepShape};
 use explore::{Explored, Planned};
 use idle::Idle;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 pub(crate) use store::{CostKey, load, save};
 
 /// What is known of one request, beside how often its drafts were right.
@@ -42,10 +42,9 @@ pub(crate) struct Controller {
     requests: HashMap<RequestId, Known>,
     /// What a new request starts with: since when nobody has tried to draft.
     idle: Idle,
-    disabled: BTreeMap<Source, String>,
+    disabled: BTreeSet<Source>,
     explored: Explored,
     present: Option<Present>,
-    current: Choice,
 }
 
 /// The plan of the latest step.
@@ -66,28 +65,21 @@ impl Controller {
             acceptance: Acceptance::default(),
             requests: HashMap::new(),
             idle: Idle::default(),
-            disabled: BTreeMap::new(),
+            disabled: BTreeSet::new(),
             explored: Explored::default(),
             present: None,
-            current: Choice::plain(Why::FirstSteps),
         }
     }
 
     /// What each request of a step does, in their order.
     pub(crate) fn choose(&mut self, batch: &[Decoding]) -> Vec<Choice> {
-        let choices = match self.policy {
+        match self.policy {
             Policy::Fixed(drafts) => batch
                 .iter()
                 .map(|decoding| self.fixed(decoding, drafts))
                 .collect(),
             Policy::Adaptive => self.adaptive(batch),
-        };
-        let shown = choices
-            .iter()
-            .find(|choice| choice.source.is_some())
-            .or(choices.first());
-        self.current = shown.copied().unwrap_or(self.current);
-        choices
+        }
     }
 
     /// Learns from a step that only decoded, run as it was chosen.
@@ -130,21 +122,9 @@ impl Controller {
         self.acceptance.forget(request);
     }
 
-    /// Takes no more drafts from a source, and remembers why.
-    pub(crate) fn disable(&mut self, source: Source, reason: String) {
-        self.disabled.entry(source).or_insert(reason);
-    }
-
-    /// Sources that were disabled, with the reasons.
-    pub(crate) fn disabled(&self) -> impl Iterator<Item = (Source, &str)> {
-        self.disabled
-            .iter()
-            .map(|(source, reason)| (*source, reason.as_str()))
-    }
-
-    /// What the latest step did: its first request that drafted, or else its first.
-    pub(crate) fn policy(&self) -> Choice {
-        self.current
+    /// Takes no more drafts from a source.
+    pub(crate) fn disable(&mut self, source: Source) {
+        self.disabled.insert(source);
     }
 
     /// What was learnt of costs.
@@ -257,7 +237,7 @@ impl Controller {
 
     fn usable<'a>(&self, decoding: &'a Decoding) -> impl Iterator<Item = &'a Available> {
         let sources = decoding.sources.iter().filter(|source| source.drafts > 0);
-        sources.filter(|source| !self.disabled.contains_key(&source.source))
+        sources.filter(|source| !self.disabled.contains(&source.source))
     }
 
     fn known(&mut self, decoding: &Decoding) -> &mut Known {
