@@ -5,6 +5,11 @@
 //! it (*sample-and-match*). Draws are a pure function of logits, seed and position, so the text is the same with drafts
 //! and without: drafts decide only how many positions one step computes.
 
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the engine drafts a fixed number")
+)]
+pub(crate) mod control;
 pub(crate) mod growth;
 mod mode;
 mod ngram;
