@@ -10,7 +10,7 @@ mod choose;
 mod cost;
 mod explore;
 mod idle;
-mod store;
+pub(crate) mod store;
 #[cfg(test)]
 mod tests;
 
@@ -19,11 +19,10 @@ use acceptance::{Acceptance, Arm};
 pub(crate) use choice::{Available, Choice, Decoding, Policy, Round, Source, Why};
 pub(crate) use choose::StepLimits;
 use choose::{Costs, Offer, Pick, goodput};
-pub(crate) use cost::{CostTable, Line, StepShape};
+pub(crate) use cost::{CostTable, StepShape};
 use explore::{Explored, Planned};
 use idle::Idle;
 use std::collections::{BTreeMap, HashMap};
-pub(crate) use store::{CostKey, load, save};
 
 /// What is known of one request, beside how often its drafts were right.
 #[derive(Clone, Debug, Default)]
