@@ -7,18 +7,18 @@ use std::collections::{BTreeMap, HashMap};
 /// Positions in a row that are told apart; later ones count as the last.
 const POSITIONS: usize = 16;
 /// What is kept of a request's counts, and of all requests' counts, when a draft at the same position is compared.
-const KEPT: f64 = 0.95;
-const KEPT_OF_ALL: f64 = 0.98;
+const KEPT: f64 = 0.98;
+const KEPT_OF_ALL: f64 = 0.99;
 /// Weight of what is expected beforehand, in compared drafts.
 const PRIOR: f64 = 3.0;
 /// Chance that a first draft is right before anything is known: the mean of Beta(2, 1).
 const UNKNOWN: f64 = 2.0 / 3.0;
 /// Chance that a row beside the best one is right where that one is wrong, before anything is known.
 const BESIDE: f64 = 0.3;
-/// What is kept of counts when a drafter is tried again, or is not any more what it was.
-const KEPT_AFTER_CHANGE: f64 = 0.1;
+/// Compared drafts that still count when a drafter is tried again, or is not any more what it was.
+const AFTER_CHANGE: f64 = 1.0;
 /// A row of rounds without any right draft that is less likely than this means that the drafter changed.
-const UNLIKELY: f64 = 1e-3;
+const UNLIKELY: f64 = 1e-4;
 /// Classes of a drafter's own confidence.
 const CLASSES: usize = 10;
 
@@ -100,7 +100,7 @@ impl Acceptance {
     pub(super) fn relax(&mut self, request: RequestId, source: Source) {
         if let Some(arms) = self.requests.get_mut(&request) {
             for (_, rates) in arms.iter_mut().filter(|(arm, _)| arm.source == source) {
-                rates.shrink(KEPT_AFTER_CHANGE);
+                rates.mostly_forget();
             }
         }
     }
@@ -146,7 +146,7 @@ impl Rates {
         // Later positions are not seen while the first is wrong: without this they would stay as good as they were.
         let (right, compared) = self.positions.first().copied().unwrap_or_default();
         if (1.0 - right / compared.max(1.0)).powi(self.wrong) < UNLIKELY {
-            self.shrink(KEPT_AFTER_CHANGE);
+            self.mostly_forget();
             self.wrong = 0;
         }
     }
@@ -157,8 +157,9 @@ impl Rates {
         (right + PRIOR * expected) / (compared + PRIOR)
     }
 
-    fn shrink(&mut self, kept: f64) {
+    fn mostly_forget(&mut self) {
         for (right, compared) in &mut self.positions {
+            let kept = AFTER_CHANGE / compared.max(AFTER_CHANGE);
             *right *= kept;
             *compared *= kept;
         }

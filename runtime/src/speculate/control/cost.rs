@@ -19,6 +19,8 @@ const LEAP: f64 = 2.0;
 const UNKNOWN_TOKEN: f64 = 0.1;
 /// Contexts below this share one cell; then every doubling has its own.
 const CONTEXT: usize = 1024;
+/// Numbers of requests and contexts, the nearest ones, that costs are taken from.
+const NEIGHBOURS: usize = 4;
 /// Shapes that are kept, of each kind.
 const MOST_CURVES: usize = 256;
 const MOST_CELLS: usize = 128;
@@ -62,15 +64,23 @@ impl CostTable {
         learn(&mut self.drafting, (source, requests), drafts, seconds);
     }
 
-    /// Seconds of steps of so many requests by their tokens; never less for more. Tokens that were not seen are estimated
-    /// from others, and requests and contexts from the nearest. `None` while no step was seen.
+    /// Seconds of steps of so many requests by their tokens; never less for more. `None` while no step was seen.
+    ///
+    /// What was not measured for these requests and this context is taken from the nearest for which it was, in the
+    /// proportion that both have where both were measured. Tokens that were measured nowhere are estimated from others.
     pub(crate) fn steps(&self, requests: usize, context: usize) -> Option<Line> {
         let class = context_class(context);
         let far = |(of, of_class): &(usize, u32)| (of.abs_diff(requests), of_class.abs_diff(class));
         let known = self.steps.iter().filter(|(_, curve)| curve.is_known());
-        let (key, curve) = known.min_by_key(|(key, _)| far(key))?;
-        let points = curve.points();
-        let unknown = UNKNOWN_TOKEN * points.first()?.1 / key.0.max(1) as f64;
+        let mut known: Vec<_> = known.collect();
+        known.sort_by_key(|(key, _)| far(key));
+        let nearest = known.first()?.0.0;
+        let mut merged = BTreeMap::new();
+        for (_, curve) in known.into_iter().take(NEIGHBOURS) {
+            curve.fill_in(&mut merged);
+        }
+        let points = rising(&merged);
+        let unknown = UNKNOWN_TOKEN * points.first()?.1 / nearest.max(1) as f64;
         Some(Line { points, unknown })
     }
 
@@ -79,6 +89,13 @@ impl CostTable {
     pub(crate) fn step(&self, shape: StepShape) -> Option<f64> {
         let line = self.steps(shape.requests, shape.context)?;
         Some(line.at(shape.tokens))
+    }
+
+    /// Whether steps without drafts are known for so many requests, whatever their context.
+    pub(crate) fn knows_plain(&self, requests: usize) -> bool {
+        let of = self.steps.range((requests, 0)..=(requests, u32::MAX));
+        let mut cells = of.filter_map(|(_, curve)| curve.cells.get(&requests));
+        cells.any(Cell::is_known)
     }
 
     /// Whether the very shape was measured `times` times.
@@ -140,24 +157,59 @@ impl Curve {
         self.cells.values().any(Cell::is_known)
     }
 
-    /// The known points, made monotone: neighbours that fall are put at their common mean, weighted by how often each was
-    /// seen.
-    fn points(&self) -> Vec<(f64, f64)> {
-        let mut pools: Vec<(f64, f64, Vec<usize>)> = Vec::new();
-        for (at, cell) in self.cells.iter().filter(|(_, cell)| cell.is_known()) {
-            let mut pool = (cell.estimate, f64::from(cell.count.max(1)), vec![*at]);
-            while let Some(before) = pools.pop_if(|before| before.0 > pool.0) {
-                let weight = before.1 + pool.1;
-                let mean = (before.0 * before.1 + pool.0 * pool.1) / weight;
-                pool = (mean, weight, [before.2, pool.2].concat());
-            }
-            pools.push(pool);
-        }
-        let of_pool = |(mean, _, members): (f64, f64, Vec<usize>)| {
-            members.into_iter().map(move |at| (at as f64, mean))
-        };
-        pools.into_iter().flat_map(of_pool).collect()
+    fn known(&self) -> impl Iterator<Item = (usize, &Cell)> {
+        let cells = self.cells.iter().filter(|(_, cell)| cell.is_known());
+        cells.map(|(at, cell)| (*at, cell))
     }
+
+    fn points(&self) -> Vec<(f64, f64)> {
+        let cells = self
+            .known()
+            .map(|(at, cell)| (at, (cell.estimate, cell.weight())));
+        rising(&cells.collect())
+    }
+
+    /// Adds what is known here and not there, scaled by how much more is known to take there.
+    fn fill_in(&self, merged: &mut BTreeMap<usize, (f64, f64)>) {
+        let line = Line {
+            points: self.points(),
+            unknown: 0.0,
+        };
+        let own = !merged.is_empty();
+        let mut proportions = (0.0, 0.0);
+        for (at, (seconds, weight)) in merged.iter() {
+            proportions.0 += weight * seconds / line.at(*at).max(f64::MIN_POSITIVE);
+            proportions.1 += weight;
+        }
+        let proportion = if own {
+            proportions.0 / proportions.1
+        } else {
+            1.0
+        };
+        for (at, cell) in self.known() {
+            let weight = if own { 1.0 } else { cell.weight() };
+            let cell = (cell.estimate * proportion, weight);
+            merged.entry(at).or_insert(cell);
+        }
+    }
+}
+
+/// Points made monotone: neighbours that fall are put at their common mean, by their weights.
+fn rising(cells: &BTreeMap<usize, (f64, f64)>) -> Vec<(f64, f64)> {
+    let mut pools: Vec<(f64, f64, Vec<usize>)> = Vec::new();
+    for (at, (seconds, weight)) in cells {
+        let mut pool = (*seconds, *weight, vec![*at]);
+        while let Some(before) = pools.pop_if(|before| before.0 > pool.0) {
+            let weight = before.1 + pool.1;
+            let mean = (before.0 * before.1 + pool.0 * pool.1) / weight;
+            pool = (mean, weight, [before.2, pool.2].concat());
+        }
+        pools.push(pool);
+    }
+    let of_pool = |(mean, _, members): (f64, f64, Vec<usize>)| {
+        members.into_iter().map(move |at| (at as f64, mean))
+    };
+    pools.into_iter().flat_map(of_pool).collect()
 }
 
 /// Seconds by a count, between and beyond what was measured.
@@ -250,6 +302,10 @@ impl Cell {
             let bounded = median.clamp(self.estimate / LEAP, self.estimate * LEAP);
             self.estimate += WEIGHT * (bounded - self.estimate);
         }
+    }
+
+    fn weight(&self) -> f64 {
+        f64::from(self.count.max(1))
     }
 
     fn is_known(&self) -> bool {
@@ -429,6 +485,21 @@ mod tests {
         assert_eq!(table.step(far), Some(1.6));
         assert!(table.is_measured(shape(1, 4), 4) && !table.is_measured(shape(1, 4), 5));
         assert!(!table.is_measured(shape(1, 5), 1) && !table.is_measured(far, 1));
+    }
+
+    #[test]
+    fn a_shape_that_was_not_seen_costs_in_proportion() {
+        let mut table = table(&[(1, 1.0), (2, 1.8)]);
+        let long = |tokens| StepShape {
+            requests: 1,
+            tokens,
+            context: 5000,
+        };
+        for _ in 0..4 {
+            table.observe_step(long(2), 3.6);
+        }
+        let line = table.steps(1, 5000).unwrap();
+        assert!((line.at(1) - 2.0).abs() < 1e-9 && (line.at(2) - 3.6).abs() < 1e-9);
     }
 
     #[test]

@@ -13,7 +13,7 @@ const MOST_SAVED: f64 = 8.0;
 const APART: usize = 4;
 /// Steps with drafts after which one without is measured again.
 const PLAIN_EVERY: usize = 256;
-/// The same where plain steps of this shape were not measured yet.
+/// The same where plain steps of so many requests are not known yet.
 const PLAIN_FIRST: usize = 16;
 /// Measurements after which a shape is not explored further.
 const MEASURED: u32 = 3;
@@ -82,7 +82,6 @@ impl Controller {
         if !drafting {
             self.explored.since_plain = 0;
         } else if self.plain_is_due(planned) {
-            self.explored.spend();
             self.explored.since_plain = 0;
             return vec![Choice::plain(Why::PlainProbe); planned.batch.len()];
         } else {
@@ -96,10 +95,8 @@ impl Controller {
     }
 
     fn plain_is_due(&self, planned: Planned<'_>) -> bool {
-        let plain = planned.shape(planned.batch.len());
-        let since = self.explored.since_plain;
-        let first = since >= PLAIN_FIRST && !self.table.is_measured(plain, MEASURED);
-        (first || since >= PLAIN_EVERY) && self.explored.may()
+        let known = self.table.knows_plain(planned.batch.len());
+        self.explored.since_plain >= if known { PLAIN_EVERY } else { PLAIN_FIRST }
     }
 
     fn with_trials(&mut self, planned: Planned<'_>) -> Vec<Choice> {

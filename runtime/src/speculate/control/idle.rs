@@ -3,9 +3,8 @@
 /// Tokens without drafts before the first trial, and before any.
 const FIRST_WAIT: usize = 64;
 const LONGEST_WAIT: usize = 512;
-/// Rounds of a trial, and wrong ones that end it.
+/// Rounds of a trial.
 const ROUNDS: usize = 4;
-const WRONG: usize = 2;
 /// Accepted drafts with which drafting was worth it: the next wait is short again.
 const WORTH_IT: usize = 16;
 
@@ -17,17 +16,12 @@ pub(super) struct Idle {
     failed: u32,
     /// Trials begun.
     count: usize,
-    trial: Option<Trial>,
+    /// Rounds left of a trial.
+    trial: Option<usize>,
     /// Drafts accepted since it last did not draft.
     accepted: usize,
     /// Whether it drafts, in a trial or because it pays.
     drafting: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Trial {
-    rounds: usize,
-    wrong: usize,
 }
 
 /// What a request does that would not draft.
@@ -60,10 +54,7 @@ impl Idle {
             return Turn::Rest;
         }
         self.count = self.count.wrapping_add(1);
-        self.trial = Some(Trial {
-            rounds: 0,
-            wrong: 0,
-        });
+        self.trial = Some(ROUNDS);
         self.drafting = true;
         Turn::Begin(self.count)
     }
@@ -80,13 +71,10 @@ impl Idle {
             return;
         }
         self.accepted = self.accepted.saturating_add(accepted);
-        if let Some(trial) = &mut self.trial {
-            trial.rounds += 1;
-            trial.wrong += usize::from(accepted == 0);
-            if trial.rounds >= ROUNDS || trial.wrong >= WRONG {
-                self.trial = None;
-            }
-        }
+        self.trial = self
+            .trial
+            .and_then(|left| left.checked_sub(1))
+            .filter(|left| *left > 0);
     }
 
     fn rests(&mut self) {

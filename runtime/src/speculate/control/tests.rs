@@ -8,14 +8,16 @@ const LIMITS: StepLimits = StepLimits {
     tokens: 64,
 };
 
+/// Chance that a draft is right: of the request, at the position, after so many tokens of the request.
+type Right = fn(u64, Source, usize, usize) -> f64;
+
 /// What is true in a simulation, and what the controller learns by and by.
 struct World {
     /// Seconds of a step by requests and tokens.
     step: fn(usize, usize) -> f64,
     /// Seconds of drafting by drafts.
     draft: fn(Source, usize) -> f64,
-    /// Chance that a draft is right: of the request, at the position, after so many tokens of the request.
-    right: fn(u64, Source, usize, usize) -> f64,
+    right: Right,
     /// How much a measurement is off, as a part of it.
     noise: f64,
 }
@@ -168,6 +170,15 @@ impl Simulation {
         counts
     }
 
+    /// How often what was chosen for which reason.
+    fn reasons(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for choice in self.choices.iter().flatten() {
+            *counts.entry(choice.to_string()).or_default() += 1;
+        }
+        counts
+    }
+
     /// The number of drafts that was chosen most often.
     fn usual(&self, last: usize) -> usize {
         self.drafts(last)
@@ -201,7 +212,7 @@ fn pass(_: Source, drafts: usize) -> f64 {
     0.1 * drafts as f64
 }
 
-fn world(step: fn(usize, usize) -> f64, right: fn(u64, Source, usize, usize) -> f64) -> World {
+fn world(step: fn(usize, usize) -> f64, right: Right) -> World {
     World {
         step,
         draft: pass,
@@ -249,27 +260,40 @@ fn drafts_that_are_always_right_are_as_many_as_can_be() {
 
 #[test]
 fn it_is_about_as_fast_as_the_best_fixed_number() {
-    let rights: [fn(u64, Source, usize, usize) -> f64; 4] = [
+    let rights: [Right; 4] = [
         |_, _, _, _| 0.9,
         |_, _, _, _| 0.7,
         |_, _, position, _| if position < 2 { 0.95 } else { 0.2 },
         |_, _, _, _| 0.3,
     ];
-    for step in [cheap, dear, jumps] {
-        for right in rights {
-            let fixed = |drafts| Simulation::fixed(world(step, right), 1, drafts);
-            let all: Vec<_> = (0..8).map(fixed).collect();
-            let best = all.iter().copied().fold(0.0, f64::max);
+    let mut slow = Vec::new();
+    for (step, right) in [cheap, dear, jumps]
+        .iter()
+        .flat_map(|step| rights.map(|right| (*step, right)))
+    {
+        let fixed = |drafts| Simulation::fixed(world(step, right), 1, drafts);
+        let all: Vec<_> = (0..8).map(fixed).collect();
+        let best = all.iter().copied().fold(0.0, f64::max);
+        // Where drafts are rarely right, a few wrong ones at the start look like a source that is always wrong.
+        let least = if right(0, Source::Head, 0, 0) < 0.5 {
+            0.92
+        } else {
+            0.96
+        };
+        for seed in 1..4 {
             let mut run = Simulation::new(world(step, right), 1);
-            run.run(4000);
-            assert!(
-                run.rate() >= 0.96 * best,
-                "{} of {all:?}, {:?}",
-                run.rate(),
-                run.drafts(500)
-            );
+            run.random = seed;
+            run.run(3000);
+            if run.rate() < least * best || run.rate() < 0.97 * all[0] {
+                slow.push(format!(
+                    "{seed}: {} of {all:?}, {:?}",
+                    run.rate(),
+                    run.reasons()
+                ));
+            }
         }
     }
+    assert!(slow.is_empty(), "{}", slow.join("\n"));
 }
 
 #[test]
@@ -504,7 +528,7 @@ fn short_requests_find_a_drafter_that_became_right() {
         run.controller.forget(RequestId(0));
         run.tokens = vec![0];
     }
-    assert!(drafted[0] < 60, "{drafted:?}");
+    assert!(drafted[0] < 100, "{drafted:?}");
     assert!(drafted[1] > 10_000, "{drafted:?}");
     assert!(run.controller.requests.is_empty());
 }
@@ -516,6 +540,9 @@ fn exploring_costs_little() {
     let odd = |choice: &&Choice| !matches!(choice.why, Why::Fastest);
     let explored = run.choices.iter().flatten().filter(odd).count();
     assert!(explored < 100 && explored > 20, "{explored}");
+    // What was measured is there to be kept.
+    let plain = run.controller.costs().steps(1, 100).unwrap();
+    assert!((plain.at(1) - cheap(1, 1)).abs() < 0.05);
 }
 
 #[test]
