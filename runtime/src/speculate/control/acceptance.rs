@@ -4,13 +4,14 @@ use super::Source;
 use crate::ids::RequestId;
 use std::collections::{BTreeMap, HashMap};
 
-/// Positions in a row that are told apart; later ones count as the last.
+/// Positions in a row that are told apart; later ones are taken to be like the last.
 const POSITIONS: usize = 16;
 /// What is kept of a request's counts, and of all requests' counts, when a draft at the same position is compared.
 const KEPT: f64 = 0.98;
 const KEPT_OF_ALL: f64 = 0.99;
-/// Weight of what is expected beforehand, in compared drafts.
-const PRIOR: f64 = 3.0;
+/// Weight of what is expected beforehand, in compared drafts: of all requests, and of one.
+const PRIOR_OF_ALL: f64 = 3.0;
+const PRIOR: f64 = 6.0;
 /// Chance that a first draft is right before anything is known: the mean of Beta(2, 1).
 const UNKNOWN: f64 = 2.0 / 3.0;
 /// Chance that a row beside the best one is right where that one is wrong, before anything is known.
@@ -80,8 +81,9 @@ impl Acceptance {
         let mut expected = self.expected_first(arm);
         for position in 0..count {
             // A later position is expected to be as good as the one before, until seen.
-            expected = self.all.get(&arm).unwrap_or(&none).rate(position, expected);
-            let mut rate = own.rate(position, expected);
+            let all = self.all.get(&arm).unwrap_or(&none);
+            expected = all.rate(position, expected, PRIOR_OF_ALL);
+            let mut rate = own.rate(position, expected, PRIOR);
             if let Some(confidence) = confidence.filter(|_| position == 0) {
                 rate = self.calibrated(arm.source, confidence, rate);
             }
@@ -115,7 +117,7 @@ impl Acceptance {
         let alone = self
             .all
             .get(&one)
-            .map_or(UNKNOWN, |rates| rates.rate(0, UNKNOWN));
+            .map_or(UNKNOWN, |rates| rates.rate(0, UNKNOWN, PRIOR_OF_ALL));
         let beside = (1..arm.width).fold(0.0, |sum, _| sum + (1.0 - sum) * BESIDE);
         alone + (1.0 - alone) * beside
     }
@@ -131,11 +133,13 @@ struct Rates {
 
 impl Rates {
     fn observe(&mut self, evaluated: usize, accepted: usize, kept: f64) {
-        for position in 0..evaluated {
-            let counts = self.positions.get_mut(position.min(POSITIONS - 1));
-            if let Some((right, compared)) = counts {
-                *right = *right * kept + f64::from(u8::from(position < accepted));
-                *compared = *compared * kept + 1.0;
+        for (position, (right, compared)) in self.positions.iter_mut().enumerate() {
+            // What is not seen any more counts less and less, too.
+            *right *= kept;
+            *compared *= kept;
+            if position < evaluated {
+                *right += f64::from(u8::from(position < accepted));
+                *compared += 1.0;
             }
         }
         self.wrong = if accepted == 0 {
@@ -151,10 +155,10 @@ impl Rates {
         }
     }
 
-    fn rate(&self, position: usize, expected: f64) -> f64 {
+    fn rate(&self, position: usize, expected: f64, prior: f64) -> f64 {
         let counts = self.positions.get(position.min(POSITIONS - 1));
         let (right, compared) = counts.copied().unwrap_or_default();
-        (right + PRIOR * expected) / (compared + PRIOR)
+        (right + prior * expected) / (compared + prior)
     }
 
     fn mostly_forget(&mut self) {
@@ -181,7 +185,7 @@ impl Calibration {
     fn chance(&self, confidence: f32, expected: f64) -> f64 {
         let counts = class(confidence).and_then(|class| self.0.get(class));
         let (hits, compared) = counts.copied().unwrap_or_default();
-        (hits + PRIOR * expected) / (compared + PRIOR)
+        (hits + PRIOR_OF_ALL * expected) / (compared + PRIOR_OF_ALL)
     }
 }
 
@@ -247,10 +251,10 @@ mod tests {
         acceptance.relax(REQUEST, Source::Lookup);
         assert!(acceptance.rates(REQUEST, CHAIN, 1, None)[0] < 0.05);
         acceptance.relax(REQUEST, Source::Head);
-        for _ in 0..3 {
+        for _ in 0..8 {
             acceptance.observe(REQUEST, CHAIN, (1, 1), &[]);
         }
-        assert!(acceptance.rates(REQUEST, CHAIN, 1, None)[0] > 0.4);
+        assert!(acceptance.rates(REQUEST, CHAIN, 1, None)[0] > 0.5);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Measurements of a shape that are thrown away: memory is allocated and code is loaded in them.
 const WARM_UP: u32 = 1;
 /// Measurements before a shape counts as known.
-const KNOWN: usize = 2;
+const KNOWN: usize = 3;
 /// Measurements whose median is taken.
 const WINDOW: usize = 5;
 /// Weight of a new median.
@@ -298,7 +298,7 @@ impl Cell {
         let fresh = self.count <= WARM_UP + u32::try_from(WINDOW).unwrap_or(u32::MAX);
         if fresh {
             self.estimate = median;
-        } else if self.recent.len() > KNOWN {
+        } else if self.recent.len() >= KNOWN {
             let bounded = median.clamp(self.estimate / LEAP, self.estimate * LEAP);
             self.estimate += WEIGHT * (bounded - self.estimate);
         }
@@ -440,10 +440,11 @@ mod tests {
     fn nothing_is_known_before_a_few_measurements() {
         let mut table = CostTable::default();
         assert_eq!(table.step(shape(1, 1)), None);
-        table.observe_step(shape(1, 1), 9.0);
-        table.observe_step(shape(1, 1), 1.0);
+        for seconds in [9.0, 1.0, 7.0] {
+            table.observe_step(shape(1, 1), seconds);
+        }
         assert_eq!(table.step(shape(1, 1)), None);
-        table.observe_step(shape(1, 1), 1.2);
+        table.observe_step(shape(1, 1), 0.9);
         assert_eq!(table.step(shape(1, 1)), Some(1.0));
         assert_eq!(table.drafting(Source::Head, 1), None);
     }

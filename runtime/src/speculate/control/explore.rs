@@ -8,15 +8,15 @@ use super::idle::Turn;
 
 /// What may be explored: a part of all steps, saved up to a few.
 const EXPLORED: f64 = 1.0 / 64.0;
-const MOST_SAVED: f64 = 8.0;
+const MOST_SAVED: f64 = 12.0;
 /// Steps from one that explores to the next, at least.
 const APART: usize = 4;
-/// Steps with drafts after which one without is measured again.
-const PLAIN_EVERY: usize = 256;
-/// The same where plain steps of so many requests are not known yet.
+/// Steps with drafts after which one without is measured again: first, and where plain steps of so many requests are not
+/// known yet; then twice as many from time to time, up to the last.
 const PLAIN_FIRST: usize = 16;
+const PLAIN_LAST: usize = 256;
 /// Measurements after which a shape is not explored further.
-const MEASURED: u32 = 3;
+const MEASURED: u32 = 4;
 
 /// How far exploring has come.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,8 @@ pub(super) struct Explored {
     since: usize,
     /// Steps with drafts since the last one without.
     since_plain: usize,
+    /// After how many of these one is due.
+    plain_wait: usize,
     /// Turns taken.
     turns: usize,
 }
@@ -37,6 +39,7 @@ impl Default for Explored {
             allowance: MOST_SAVED,
             since: 0,
             since_plain: 0,
+            plain_wait: PLAIN_FIRST,
             turns: 0,
         }
     }
@@ -83,6 +86,7 @@ impl Controller {
             self.explored.since_plain = 0;
         } else if self.plain_is_due(planned) {
             self.explored.since_plain = 0;
+            self.explored.plain_wait = (2 * self.explored.plain_wait).min(PLAIN_LAST);
             return vec![Choice::plain(Why::PlainProbe); planned.batch.len()];
         } else {
             self.explored.since_plain += 1;
@@ -96,7 +100,12 @@ impl Controller {
 
     fn plain_is_due(&self, planned: Planned<'_>) -> bool {
         let known = self.table.knows_plain(planned.batch.len());
-        self.explored.since_plain >= if known { PLAIN_EVERY } else { PLAIN_FIRST }
+        self.explored.since_plain
+            >= if known {
+                self.explored.plain_wait
+            } else {
+                PLAIN_FIRST
+            }
     }
 
     fn with_trials(&mut self, planned: Planned<'_>) -> Vec<Choice> {
@@ -193,19 +202,21 @@ impl Controller {
         let offers = planned.offers.get(own)?;
         let offer = offers.iter().find(|offer| offer.arm == pick.arm)?;
         let least = planned.costs.least();
-        let mut best = None;
-        let mut most = (1.0 + HYSTERESIS) * goodput(planned.plan, planned.offers, planned.costs);
+        let present = goodput(planned.plan, planned.offers, planned.costs);
+        let mut could = Vec::new();
         for drafts in 1..=offer.rates.len() {
             let other = Pick { drafts, ..pick };
             let mut plan = planned.plan.to_vec();
             *plan.get_mut(own)? = Some(other);
             let tokens = plan.iter().map(|pick| Pick::tokens(*pick)).sum();
             let rate = goodput(&plan, planned.offers, &least);
-            if rate > most && !self.table.is_measured(planned.shape(tokens), MEASURED) {
-                (best, most) = (Some(other), rate);
+            let better = rate > (1.0 + HYSTERESIS) * present;
+            if better && !self.table.is_measured(planned.shape(tokens), MEASURED) {
+                could.push(other);
             }
         }
-        best
+        // What is measured bounds what costs more and what costs less, so the middle one says most.
+        could.get(could.len() / 2).copied()
     }
 }
 

@@ -3,10 +3,11 @@
 /// Tokens without drafts before the first trial, and before any.
 const FIRST_WAIT: usize = 64;
 const LONGEST_WAIT: usize = 512;
-/// Rounds of a trial.
+/// Rounds of a trial, and of one in which three of four rounds have a right draft.
 const ROUNDS: usize = 4;
+const MOST_ROUNDS: usize = 16;
 /// Accepted drafts with which drafting was worth it: the next wait is short again.
-const WORTH_IT: usize = 16;
+const WORTH_IT: usize = 128;
 
 /// How long a request has not drafted. Waits double from trial to trial while nothing comes of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,8 +17,8 @@ pub(super) struct Idle {
     failed: u32,
     /// Trials begun.
     count: usize,
-    /// Rounds left of a trial.
-    trial: Option<usize>,
+    /// Rounds of the trial, and those with a right draft.
+    trial: Option<(usize, usize)>,
     /// Drafts accepted since it last did not draft.
     accepted: usize,
     /// Whether it drafts, in a trial or because it pays.
@@ -54,7 +55,7 @@ impl Idle {
             return Turn::Rest;
         }
         self.count = self.count.wrapping_add(1);
-        self.trial = Some(ROUNDS);
+        self.trial = Some((0, 0));
         self.drafting = true;
         Turn::Begin(self.count)
     }
@@ -71,10 +72,11 @@ impl Idle {
             return;
         }
         self.accepted = self.accepted.saturating_add(accepted);
-        self.trial = self
-            .trial
-            .and_then(|left| left.checked_sub(1))
-            .filter(|left| *left > 0);
+        let counted = |(rounds, right)| (rounds + 1, right + usize::from(accepted > 0));
+        let goes_on = |(rounds, right): &(usize, usize)| {
+            *rounds < ROUNDS || (4 * right >= 3 * rounds && *rounds < MOST_ROUNDS)
+        };
+        self.trial = self.trial.map(counted).filter(goes_on);
     }
 
     fn rests(&mut self) {

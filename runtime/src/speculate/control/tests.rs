@@ -1,4 +1,5 @@
 use super::*;
+use crate::speculate::verify::distribution::random;
 use std::collections::BTreeMap;
 
 const LIMITS: StepLimits = StepLimits {
@@ -56,11 +57,7 @@ impl Simulation {
     }
 
     fn chance(&mut self) -> f64 {
-        self.random = self
-            .random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.random >> 11) as f64 / (1_u64 << 53) as f64
+        (random(&mut self.random) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// A measurement: mostly a little off, now and then far off.
@@ -274,17 +271,14 @@ fn it_is_about_as_fast_as_the_best_fixed_number() {
         let fixed = |drafts| Simulation::fixed(world(step, right), 1, drafts);
         let all: Vec<_> = (0..8).map(fixed).collect();
         let best = all.iter().copied().fold(0.0, f64::max);
-        // Where drafts are rarely right, a few wrong ones at the start look like a source that is always wrong.
-        let least = if right(0, Source::Head, 0, 0) < 0.5 {
-            0.92
-        } else {
-            0.96
-        };
         for seed in 1..4 {
             let mut run = Simulation::new(world(step, right), 1);
             run.random = seed;
+            run.run(600);
+            let (tokens, seconds) = (run.tokens[0], run.seconds);
             run.run(3000);
-            if run.rate() < least * best || run.rate() < 0.97 * all[0] {
+            let settled = (run.tokens[0] - tokens) as f64 / (run.seconds - seconds);
+            if settled < 0.93 * best || run.rate() < 0.97 * all[0] {
                 slow.push(format!(
                     "{seed}: {} of {all:?}, {:?}",
                     run.rate(),
@@ -330,7 +324,7 @@ fn what_becomes_right_is_found_again_and_what_becomes_wrong_is_left() {
 #[test]
 fn each_request_of_a_batch_drafts_what_is_worth_it() {
     let right = |id, _, _, _| if id % 2 == 0 { 0.95 } else { 0.02 };
-    let step = |_, tokens: usize| 1.0 + 0.04 * tokens as f64;
+    let step = |_, tokens: usize| 0.5 + 0.1 * tokens as f64;
     let mut run = Simulation::new(world(step, right), 8);
     run.run(800);
     let mean = |own: usize| {
@@ -346,7 +340,7 @@ fn each_request_of_a_batch_drafts_what_is_worth_it() {
         let drafts = mean(own);
         assert!(
             if own % 2 == 0 {
-                drafts > 3.0
+                drafts > 1.5
             } else {
                 drafts < 0.3
             },
@@ -354,7 +348,7 @@ fn each_request_of_a_batch_drafts_what_is_worth_it() {
         );
     }
     let plain = 8.0 / step(8, 8);
-    assert!(run.rate() > 1.5 * plain, "{} of {plain}", run.rate());
+    assert!(run.rate() > plain, "{} of {plain}", run.rate());
 }
 
 #[test]
