@@ -71,6 +71,7 @@ fn all() -> impl Iterator<Item = &'static Mistake> {
         step::INVARIANTS,
         engine::ACCEPTANCE,
         engine::DRAFTS,
+        engine::TREES,
         graphs::KERNELS,
         graphs::EXPORTS,
     ];
