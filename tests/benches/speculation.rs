@@ -1,6 +1,8 @@
-//! What drafts bring on the shipped checkpoint: every mode in turn, round after round, on the golden text prompts.
+//! What drafts bring on the shipped checkpoint: every arm in turn, round after round, on the golden text prompts and on
+//! prompts of its own.
 //!
-//! `cargo bench -p pawl-tests --bench speculation [-- ROUNDS]` prints medians of decode time, and ratios to `off`.
+//! `cargo bench -p pawl-tests --bench speculation [-- ROUNDS]` prints medians of decode time, ratios to `off`, and what a
+//! step took.
 
 #![allow(
     clippy::indexing_slicing,
@@ -9,35 +11,82 @@
     reason = "a benchmark prints, and stops where its model cannot be run"
 )]
 
-use pawl::{DraftPolicy, Engine, EngineOptions, LoadOptions, Request, SamplingParams, Speculation};
+use pawl::{
+    DraftPolicy, Engine, EngineOptions, LoadOptions, Request, SamplingParams, Speculation,
+    SpeculationStats,
+};
 use pawl_builder::CheckpointOption;
 use pawl_tests::export::Export;
 use pawl_tests::golden;
 
 /// First of the ids that only chats have.
 const CHAT_IDS: u32 = 2041;
+/// Drafts of the arms with a fixed number.
 const DRAFTS: usize = 3;
-const MODES: [Speculation; 3] = [Speculation::Off, Speculation::Ngram, Speculation::Mtp];
+/// Prompts that the checkpoint was not trained on, between lines of dashes.
+const OWN: &str = include_str!("../fixtures/prompts.txt");
 
-/// One mode and what it took.
+/// What is compared.
+const ARMS: [(&str, Speculation, DraftPolicy); 9] = [
+    ("off", Speculation::Off, DraftPolicy::Fixed),
+    ("ngram", Speculation::Ngram, DraftPolicy::Fixed),
+    ("mtp", Speculation::Mtp, DraftPolicy::Fixed),
+    ("tree", Speculation::Tree, DraftPolicy::Fixed),
+    ("ngram, adaptive", Speculation::Ngram, DraftPolicy::Adaptive),
+    ("mtp, adaptive", Speculation::Mtp, DraftPolicy::Adaptive),
+    ("tree, adaptive", Speculation::Tree, DraftPolicy::Adaptive),
+    ("auto, adaptive", Speculation::Auto, DraftPolicy::Adaptive),
+    // A source that is never right.
+    (WRONG, Speculation::Ngram, DraftPolicy::Adaptive),
+];
+const WRONG: &str = "wrong, adaptive";
+
+/// One arm and what it took.
 struct Arm {
+    name: &'static str,
     engine: Engine,
     seconds: Vec<f64>,
     tokens: u64,
     steps: u64,
+    sum: SpeculationStats,
 }
 
 impl Arm {
+    fn new(
+        export: &Export,
+        (name, mode, policy): (&'static str, Speculation, DraftPolicy),
+    ) -> Self {
+        let mut options = EngineOptions::default()
+            .draft_policy(policy)
+            .speculation(mode);
+        if mode != Speculation::Off && policy == DraftPolicy::Fixed {
+            options = options.max_drafts(DRAFTS);
+        }
+        Self {
+            name,
+            engine: Engine::new(export.load(&LoadOptions::default()), &options).unwrap(),
+            seconds: Vec::new(),
+            tokens: 0,
+            steps: 0,
+            sum: SpeculationStats::default(),
+        }
+    }
+
     /// One round: every prompt, one after the other.
     fn run(&mut self, prompts: &[Vec<u32>], params: &SamplingParams, new_tokens: u64) {
         let mut seconds = 0.0;
         for prompt in prompts {
             let request = Request::from_ids(prompt.clone()).sampling(params.clone());
-            let request = request.max_new_tokens(new_tokens).ignore_eos(true);
+            let mut request = request.max_new_tokens(new_tokens).ignore_eos(true);
+            if self.name == WRONG {
+                // Ids that only chats have do not come in code.
+                request = request.drafts(|_: &[u32], most: usize| vec![CHAT_IDS + 1; most]);
+            }
             let completion = self.engine.generate(request).unwrap();
             seconds += completion.stats.decode_seconds;
             self.tokens += completion.usage.generated_tokens;
             self.steps += completion.stats.steps;
+            self.sum.merge(&completion.stats.speculation);
         }
         self.seconds.push(seconds);
     }
@@ -60,39 +109,41 @@ fn main() {
         (1, 8)
     };
     let export = Export::of("tiny-python", CheckpointOption::Update(8));
-    let goldens = golden::load("tiny-python");
-    let prompts: Vec<Vec<u32>> = goldens
-        .into_iter()
-        .map(|golden| golden.ids)
-        .filter(|ids| ids.iter().all(|id| *id < CHAT_IDS))
-        .collect();
-    for (name, params) in [
-        ("greedy", SamplingParams::greedy()),
-        ("temperature 0.8", SamplingParams::sampled(0.8).seed(1)),
-    ] {
-        let mut arms = MODES.map(|mode| Arm {
-            engine: engine(&export, mode),
-            seconds: Vec::new(),
-            tokens: 0,
-            steps: 0,
-        });
-        for _ in 0..rounds {
-            for arm in &mut arms {
-                arm.run(&prompts, &params, new_tokens);
+    let sets = [
+        ("golden prompts", golden_prompts()),
+        ("own prompts", own_prompts(&export)),
+    ];
+    for (set, prompts) in sets {
+        for (name, params) in [
+            ("greedy", SamplingParams::greedy()),
+            ("temperature 0.8", SamplingParams::sampled(0.8).seed(1)),
+        ] {
+            let mut arms = ARMS.map(|arm| Arm::new(&export, arm));
+            for _ in 0..rounds {
+                for arm in &mut arms {
+                    arm.run(&prompts, &params, new_tokens);
+                }
             }
+            report(&format!("{set}, {name}"), &arms);
         }
-        report(name, &arms);
     }
 }
 
-fn engine(export: &Export, mode: Speculation) -> Engine {
-    let mut options = EngineOptions::default()
-        .draft_policy(DraftPolicy::Fixed)
-        .speculation(mode);
-    if mode != Speculation::Off {
-        options = options.max_drafts(DRAFTS);
-    }
-    Engine::new(export.load(&LoadOptions::default()), &options).unwrap()
+fn golden_prompts() -> Vec<Vec<u32>> {
+    let goldens = golden::load("tiny-python").into_iter();
+    let ids = goldens.map(|golden| golden.ids);
+    ids.filter(|ids| ids.iter().all(|id| *id < CHAT_IDS))
+        .collect()
+}
+
+fn own_prompts(export: &Export) -> Vec<Vec<u32>> {
+    let options = EngineOptions::default().speculation(Speculation::Off);
+    let engine = Engine::new(export.load(&LoadOptions::default()), &options).unwrap();
+    let tokenizer = engine.tokenizer().unwrap();
+    let texts = OWN.split("\n-----\n");
+    texts
+        .map(|text| tokenizer.encode(text, true).unwrap())
+        .collect()
 }
 
 #[expect(
@@ -100,16 +151,29 @@ fn engine(export: &Export, mode: Speculation) -> Engine {
     reason = "counts of a benchmark are small"
 )]
 fn report(name: &str, arms: &[Arm]) {
-    println!("{name}, {DRAFTS} drafts, {} rounds", arms[0].seconds.len());
+    println!(
+        "{name}: {DRAFTS} drafts where the number is fixed, {} rounds",
+        arms[0].seconds.len()
+    );
+    println!(
+        "  {:<16} {:>9} {:>9} {:>7} {:>11} {:>9} {:>9} {:>9}",
+        "", "tokens/s", "x off", "tok/st", "drafts/st", "branched", "run us", "draft us"
+    );
     let off = arms[0].median();
-    for (mode, arm) in MODES.iter().zip(arms) {
+    for arm in arms {
         let (median, rounds) = (arm.median(), arm.seconds.len() as f64);
+        let steps = arm.steps as f64;
+        let micros = |time: std::time::Duration| time.as_secs_f64() * 1e6 / steps;
         println!(
-            "  {:<6} {:>5.2} tokens per step {:>8.0} tokens/s {:>5.2} x off",
-            format!("{mode:?}").to_lowercase(),
-            arm.tokens as f64 / arm.steps as f64,
+            "  {:<16} {:>9.0} {:>9.2} {:>7.2} {:>11.2} {:>9.2} {:>9.0} {:>9.0}",
+            arm.name,
             arm.tokens as f64 / rounds / median,
-            off / median
+            off / median,
+            arm.tokens as f64 / steps,
+            arm.sum.proposed as f64 / steps,
+            arm.sum.branched as f64 / steps,
+            micros(arm.sum.run_time),
+            micros(arm.sum.draft_time),
         );
     }
 }
