@@ -14,6 +14,8 @@ pub(crate) struct Choice {
     pub(crate) tail: Option<Source>,
     /// Drafts along one path, at most.
     pub(crate) drafts: usize,
+    /// Whether so many drafts are made however unsure their source is, to learn what they cost.
+    pub(crate) explores: bool,
     /// Guesses of one token side by side, at most; 1 without branches.
     pub(crate) width: usize,
     /// Nodes of a tree, at most.
@@ -29,6 +31,7 @@ impl Default for Choice {
             source: None,
             tail: None,
             drafts: 0,
+            explores: false,
             width: 1,
             nodes: 0,
             why: Why::NoRoom,

@@ -40,7 +40,7 @@ pub(crate) struct Proposal {
     pub(crate) tree: DraftTree,
     /// Who made them; the first one where a second has added to them.
     pub(crate) source: Option<Source>,
-    /// Of the first drafts of the spine, how sure their source was, in `0.5..1`; as many as it told.
+    /// Of the first drafts of the spine, how sure their source was, in `0..=1`; as many as it told.
     pub(crate) confidences: Vec<f32>,
     /// The source as the controller knows it.
     pub(crate) arm: Option<control::Source>,
@@ -52,7 +52,7 @@ impl Proposal {
     /// Adds a draft below the last one. `margin` is how far its logit was above any other's.
     pub(crate) fn append(&mut self, token: u32, margin: f32) {
         self.tree.extend_tail([token]);
-        self.confidences.push(1.0 / (1.0 + (-margin).exp()));
+        self.confidences.push(1.0 - (-margin).exp());
     }
 
     /// The tokens of the spine.

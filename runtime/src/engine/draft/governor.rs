@@ -5,11 +5,15 @@ use crate::engine::accept::Decided;
 use crate::engine::active::{Active, Delivered};
 use crate::ids::RequestId;
 use crate::speculate::control::{
-    self, Available, Controller, CostKey, Decoding, Policy, Round, StepLimits, StepShape,
+    self, Available, Controller, CostKey, Decoding, Policy, Round, StepLimits, StepShape, Why,
 };
 use crate::speculate::{Choice, DraftPolicy, EffectiveSpeculation, Source, Speculation};
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Chains of a head of which one is for learning, and their lengths in turn.
+const EXPLORED_EVERY: usize = 24;
+const EXPLORED: [usize; 5] = [3, 2, 4, 3, 6];
 
 /// Where costs are kept between processes.
 pub(in crate::engine) type CostStore = Option<(PathBuf, CostKey)>;
@@ -20,6 +24,8 @@ pub(in crate::engine) struct Governor {
     speculation: EffectiveSpeculation,
     controller: Controller,
     store: CostStore,
+    /// Chains that a head was asked for because that is fastest.
+    chains: usize,
 }
 
 /// What a published step cost, and what it drafted for the next one.
@@ -68,6 +74,7 @@ impl Governor {
             speculation,
             controller: Controller::new(policy, limits, known.unwrap_or_default()),
             store,
+            chains: 0,
         }
     }
 
@@ -134,7 +141,8 @@ impl Governor {
         found
     }
 
-    fn translate(&self, choice: control::Choice) -> Choice {
+    fn translate(&mut self, choice: control::Choice) -> Choice {
+        let explored = self.explore(&choice);
         let (source, tail) = match choice.source {
             None | Some(control::Source::Shared) => (None, None),
             Some(control::Source::Caller) => (Some(Source::Caller), None),
@@ -146,19 +154,47 @@ impl Governor {
             arm: choice.source,
             source,
             tail,
-            drafts: choice.drafts,
+            drafts: explored.unwrap_or_else(|| self.reach(&choice)),
+            explores: explored.is_some(),
             width: choice.width,
             nodes: self.speculation.tree_nodes,
             why: choice.why,
         }
     }
 
+    /// Every so many chains of a head are as long as it comes to, so that costs of lengths that are seldom chosen do not grow
+    /// old: a cost that was once measured too high would keep them from being chosen again.
+    fn explore(&mut self, choice: &control::Choice) -> Option<usize> {
+        if choice.source != Some(control::Source::Head) || choice.why != Why::Fastest {
+            return None;
+        }
+        self.chains += 1;
+        let (turn, rest) = (self.chains / EXPLORED_EVERY, self.chains % EXPLORED_EVERY);
+        let length = EXPLORED.get(turn % EXPLORED.len()).filter(|_| rest == 0)?;
+        Some((*length).min(self.speculation.max_drafts))
+    }
+
+    /// Drafts at most. A head that is worth asking goes on as long as it is sure enough of what it drafts: the number that is
+    /// best on average would stop it where it is sure, and let it go on where it is not.
+    fn reach(&self, choice: &control::Choice) -> usize {
+        let sure = choice.source == Some(control::Source::Head) && choice.width == 1;
+        if sure && choice.why == Why::Fastest {
+            self.speculation.max_drafts
+        } else {
+            choice.drafts
+        }
+    }
+
     /// Whether a head that has drafted with these confidences should draft once more.
     pub(in crate::engine) fn worth_another(&self, choice: &Choice, confidences: &[f32]) -> bool {
         let Some(arm) = choice.arm else { return false };
-        let survival = self.controller.survival(arm, confidences);
+        if choice.explores {
+            return true;
+        }
+        let made = self.controller.survival(arm, confidences);
+        let next = self.controller.expected(arm, confidences.len());
         self.controller
-            .worth_another(arm, survival, confidences.len())
+            .worth_another(arm, made * next, confidences.len())
     }
 
     /// Learns from a published step.

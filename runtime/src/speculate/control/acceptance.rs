@@ -92,6 +92,15 @@ impl Acceptance {
         rates
     }
 
+    /// Chance that the draft at a position is right, given that those before are, over all requests.
+    pub(super) fn overall(&self, arm: Arm, position: usize) -> f64 {
+        let none = Rates::default();
+        let all = self.all.get(&arm).unwrap_or(&none);
+        (0..=position).fold(self.expected_first(arm), |expected, position| {
+            all.rate(position, expected, PRIOR_OF_ALL)
+        })
+    }
+
     /// Chance that a draft of this confidence is right, given that those before are.
     pub(super) fn calibrated(&self, source: Source, confidence: f32, expected: f64) -> f64 {
         let known = self.confidence.get(&source);

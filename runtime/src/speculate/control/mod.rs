@@ -25,6 +25,9 @@ use idle::Idle;
 use std::collections::{BTreeSet, HashMap};
 pub(crate) use store::{CostKey, load, save};
 
+/// Tokens, or drafts, over which the cost of one more is taken.
+const SLOPE: usize = 3;
+
 /// What is known of one request, beside how often its drafts were right.
 #[derive(Clone, Debug, Default)]
 struct Known {
@@ -141,6 +144,12 @@ impl Controller {
         narrow(confidences.iter().map(chance).product())
     }
 
+    /// Chance that a draft is right that follows `before` right ones, over all requests.
+    pub(crate) fn expected(&self, source: Source, before: usize) -> f32 {
+        let arm = Arm { source, width: 1 };
+        narrow(self.acceptance.overall(arm, before))
+    }
+
     /// Whether one more draft is worth its pass of the source and its place in the step, when `depth` were made and the
     /// next is right, with all before it, with the chance `survival`.
     pub(crate) fn worth_another(&self, source: Source, survival: f32, depth: usize) -> bool {
@@ -153,9 +162,12 @@ impl Controller {
         };
         let requests = present.requests.max(1);
         let tokens = requests * (1 + depth);
-        let verified = present.costs.step.at(tokens + 1) - present.costs.step.at(tokens);
+        // What one more costs is the slope of the costs over a few: differences of neighbours are mostly noise.
+        let slope =
+            |cost: &dyn Fn(usize) -> f64, at: usize| (cost(at + SLOPE) - cost(at)) / SLOPE as f64;
+        let verified = slope(&|tokens| present.costs.step.at(tokens), tokens);
         let drafting = |drafts| present.costs.drafting(source, drafts, requests);
-        let drafted = (drafting(depth + 1) - drafting(depth)) / requests as f64;
+        let drafted = slope(&drafting, depth) / requests as f64;
         f64::from(survival) > present.goodput * (verified + drafted)
     }
 
