@@ -1,5 +1,6 @@
 //! How much is drafted, and from where: fixed, or as the controller chooses.
 
+use super::pace::Pace;
 use super::sources::Sources;
 use crate::engine::accept::Decided;
 use crate::engine::active::{Active, Delivered};
@@ -26,6 +27,7 @@ pub(in crate::engine) struct Governor {
     store: CostStore,
     /// Chains that a head was asked for because that is fastest.
     chains: usize,
+    pace: Pace,
 }
 
 /// What a published step cost, and what it drafted for the next one.
@@ -75,6 +77,7 @@ impl Governor {
             controller: Controller::new(policy, limits, known.unwrap_or_default()),
             store,
             chains: 0,
+            pace: Pace::default(),
         }
     }
 
@@ -141,7 +144,18 @@ impl Governor {
         found
     }
 
+    /// What the controller chose, but a chain in the place of trees that have given less than chains. Costs of trees are
+    /// foretold from those of chains, as if every row were new; this rests on what came of them.
+    fn guard(&mut self, choice: control::Choice) -> control::Choice {
+        let tree = choice.width > 1 && choice.why == Why::Fastest;
+        if tree && self.pace.trees_are_slower() && !self.pace.is_lifted() {
+            return control::Choice { width: 1, ..choice };
+        }
+        choice
+    }
+
     fn translate(&mut self, choice: control::Choice) -> Choice {
+        let choice = self.guard(choice);
         let explored = self.explore(&choice);
         let (source, tail) = match choice.source {
             None | Some(control::Source::Shared) => (None, None),
@@ -203,6 +217,8 @@ impl Governor {
             return;
         }
         if measured.tokens > 0 {
+            let drafting: Duration = measured.drafting.iter().map(|drafted| drafted.time).sum();
+            self.pace.count(delivered, measured.step + drafting);
             let shape = StepShape {
                 requests: delivered.len(),
                 tokens: measured.tokens,

@@ -9,6 +9,7 @@ mod caller;
 mod governor;
 mod head;
 mod lookup;
+mod pace;
 mod sources;
 
 use super::accept::Decided;

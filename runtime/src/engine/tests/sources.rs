@@ -72,6 +72,31 @@ fn never_right_changes_nothing() {
     assert_eq!(stats.evaluated, stats.rounds);
 }
 
+/// The controller gives a source that is never right up, and tries it now and then.
+#[test]
+fn never_right_is_seldom_asked() {
+    let options = EngineOptions::default()
+        .speculation(Speculation::Ngram)
+        .draft_policy(DraftPolicy::Adaptive);
+    let count = 200;
+    let tokens = Law::Everything.decode(&PROMPT, &SamplingParams::greedy(), count);
+    let known = tokens.clone();
+    let wrong = move |tokens: &[u32], most: usize| -> Vec<u32> {
+        let next = known.iter().skip(tokens.len() - PROMPT.len()).take(most);
+        next.map(|token| (token + 1) % 24).collect()
+    };
+    let mut bench = Bench::new(Form::Update(6), &options);
+    let request = Request::from_ids(PROMPT).max_new_tokens(count as u64);
+    bench.submit(&request.drafts(wrong));
+    bench.drain();
+    assert_eq!(bench.told()[0].tokens, tokens);
+    let stats = &bench.core.totals;
+    assert!(
+        stats.rounds >= 1 && stats.rounds < count as u64 / 4,
+        "{stats:?}"
+    );
+}
+
 #[test]
 fn tokens_that_do_not_exist_are_cut_off() {
     let known = text();

@@ -84,10 +84,16 @@ impl Ask {
     }
 }
 
-fn run(form: Form, mode: Speculation, (drafts, nodes): (usize, usize), chunk: usize, asks: &[Ask]) {
+fn run(
+    form: Form,
+    mode: Speculation,
+    (drafts, nodes, policy): (usize, usize, DraftPolicy),
+    chunk: usize,
+    asks: &[Ask],
+) {
     let expected: Vec<Vec<u32>> = asks.iter().map(Ask::text).collect();
     let options = EngineOptions::default()
-        .draft_policy(DraftPolicy::Fixed)
+        .draft_policy(policy)
         .speculation(mode)
         .max_drafts(drafts)
         .tree_nodes(nodes)
@@ -137,11 +143,12 @@ proptest! {
         mode in prop::sample::select(&Speculation::ALL[..]),
         drafts in 1usize..8,
         nodes in 1usize..=16,
+        policy in prop::sample::select(&[DraftPolicy::Fixed, DraftPolicy::Adaptive][..]),
         chunk in 1usize..9,
         asks in prop::collection::vec(ask(), 1..SLOTS + 3),
     ) {
         let (Form::State(window) | Form::Update(window)) = form else { unreachable!() };
-        run(form, mode, (drafts.min(window - 1), nodes), chunk, &asks);
+        run(form, mode, (drafts.min(window - 1), nodes, policy), chunk, &asks);
     }
 }
 
