@@ -27,6 +27,8 @@ fn a_generation_is_recorded_and_drawn() {
         "--max-new-tokens",
         "24",
         "--ignore-eos",
+        "--draft-policy",
+        "fixed",
         "--speculation",
         "mtp",
         "--trace",

@@ -91,10 +91,7 @@ fn without_text(id: u32) -> Token {
 fn add_texts(steps: &mut [Step], tokenizer: &dyn Tokenizer) {
     let rows = steps.iter_mut().flat_map(|step| &mut step.rows);
     for row in rows {
-        let drafted = row
-            .drafted
-            .iter_mut()
-            .filter_map(|draft| draft.token.as_mut());
+        let drafted = row.drafted.iter_mut().map(|draft| &mut draft.token);
         for token in drafted.chain(&mut row.drawn) {
             token.text = tokenizer.decode(&[token.id], false).unwrap_or_default();
         }
