@@ -3,6 +3,7 @@
 use crate::error::CliError;
 use crate::load::LoadArgs;
 use crate::prompts::PromptArgs;
+use crate::trace::Recorder;
 use pawl::{
     Completion, DraftPolicy, EffectiveSpeculation, Engine, EngineOptions, Request, RequestHandle,
     SamplingParams, Speculation, SpeculationStats,
@@ -46,6 +47,9 @@ pub(crate) struct Args {
     /// Prints one JSON object per prompt.
     #[arg(long)]
     json: bool,
+    /// Writes what each step drafted, kept and took to a JSON file, for `pawl trace`.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
 }
 
 /// Greedy unless one of these is given; the others then come from the model's `search` section.
@@ -148,47 +152,65 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let model = args.load.load(&args.model)?;
     let plan = model.memory_plan().to_string();
     // Whoever gives prompts by the thousand has them all queue.
-    let options = args.speculation.options();
+    let mut options = args.speculation.options();
+    let recorder = Recorder::default();
+    if args.trace.is_some() {
+        options = recorder.watch(options);
+    }
     let queue = options.max_unfinished.max(requests.len());
     let engine = Engine::new(model, &options.max_unfinished(queue))?;
     for warning in engine.warnings() {
         let _ = writeln!(std::io::stderr(), "warning: {warning}");
     }
-    let params = args.sampling.params(engine.default_sampling());
-    let mut handles = Vec::with_capacity(requests.len());
-    for (index, request) in requests.into_iter().enumerate() {
-        let handle = engine.submit(args.complete(request, &params));
-        handles.push(handle.map_err(|source| CliError::Prompt { index, source })?);
+    let generated = args.generate(requests, &engine, &plan);
+    // What was done until something failed is worth a look.
+    if let Some(path) = &args.trace {
+        recorder.write(path, &args.model, &engine)?;
     }
-    if !args.json {
-        let _ = write!(std::io::stderr(), "{plan}\n\n");
-    }
-    let several = handles.len() > 1;
-    for (index, handle) in handles.into_iter().enumerate() {
-        let failed = |source| CliError::Generate { index, source };
-        if args.json {
-            print_json(&handle.wait().map_err(failed)?, &engine)?;
-            continue;
-        }
-        if several {
-            writeln!(std::io::stdout().lock(), "--- prompt {index}")?;
-        }
-        print_summary(
-            &print_stream(handle)?.map_err(failed)?,
-            engine.speculation(),
-        )?;
-    }
-    if several && !args.json {
-        let total = describe(engine.speculation(), &engine.speculation_stats());
-        writeln!(
-            std::io::stdout().lock(),
-            "\n[all prompts: speculation {total}]"
-        )?;
-    }
-    Ok(())
+    generated
 }
 
 impl Args {
+    fn generate(
+        &self,
+        requests: Vec<Request>,
+        engine: &Engine,
+        plan: &str,
+    ) -> Result<(), CliError> {
+        let params = self.sampling.params(engine.default_sampling());
+        let mut handles = Vec::with_capacity(requests.len());
+        for (index, request) in requests.into_iter().enumerate() {
+            let handle = engine.submit(self.complete(request, &params));
+            handles.push(handle.map_err(|source| CliError::Prompt { index, source })?);
+        }
+        if !self.json {
+            let _ = write!(std::io::stderr(), "{plan}\n\n");
+        }
+        let several = handles.len() > 1;
+        for (index, handle) in handles.into_iter().enumerate() {
+            let failed = |source| CliError::Generate { index, source };
+            if self.json {
+                print_json(&handle.wait().map_err(failed)?, engine)?;
+                continue;
+            }
+            if several {
+                writeln!(std::io::stdout().lock(), "--- prompt {index}")?;
+            }
+            print_summary(
+                &print_stream(handle)?.map_err(failed)?,
+                engine.speculation(),
+            )?;
+        }
+        if several && !self.json {
+            let total = describe(engine.speculation(), &engine.speculation_stats());
+            writeln!(
+                std::io::stdout().lock(),
+                "\n[all prompts: speculation {total}]"
+            )?;
+        }
+        Ok(())
+    }
+
     fn complete(&self, request: Request, params: &SamplingParams) -> Request {
         let request = request
             .sampling(params.clone())

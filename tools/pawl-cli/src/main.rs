@@ -7,6 +7,7 @@ mod inspect;
 mod load;
 mod logits;
 mod prompts;
+mod trace;
 
 use clap::{Parser, Subcommand};
 use error::CliError;
@@ -36,6 +37,8 @@ enum Command {
     Inspect(inspect::Args),
     /// Writes the logits of given tokens to a safetensors file.
     Logits(logits::Args),
+    /// Draws a trace of `generate --trace` as a page.
+    Trace(trace::Args),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Command::Generate(args) => generate::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Logits(args) => logits::run(&args),
+        Command::Trace(args) => trace::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
