@@ -46,6 +46,9 @@ mod contract;
 mod decoder;
 mod error;
 mod fixed_groups;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod graph;
 mod interrupt;
 mod limits;

@@ -8,11 +8,15 @@ use crate::kv::KvPool;
 use crate::state::audit::{audit, audit_step};
 use crate::txn::{Composite, Keep, Reserved, Snapshot, StateImage, Step, StepError, StepRow};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 const SLOTS: usize = 3;
 const BLOCKS: usize = 9;
+/// Draws that a script of bytes can take after its bytes: more than the longest has.
+const TAIL: u32 = 20_000;
 /// Images that a script keeps.
 const SAVED: usize = 3;
 
@@ -400,6 +404,27 @@ fn form() -> impl Strategy<Value = Form> {
         (1usize..=8).prop_map(Form::Update),
         prop::sample::select(vec![1, 3, 8]).prop_map(Form::Distant),
     ]
+}
+
+/// Plays the script that the strategies draw when `bytes` are their random numbers.
+pub(crate) fn play(bytes: &[u8]) {
+    // A draw takes four bytes or eight and is decided by the highest: one of ours is enough for it. Some draws are
+    // repeated until a number fits, and behind the end there would be zeros only, which need not ever fit.
+    let tail = (1..=TAIL).flat_map(|n| n.wrapping_mul(0x9E37_79B1).to_le_bytes());
+    let draws = bytes.iter().flat_map(|byte| [*byte; 4]).chain(tail);
+    let draws: Vec<u8> = draws.collect();
+    let rng = TestRng::from_seed(RngAlgorithm::PassThrough, &draws);
+    let mut runner = TestRunner::new_with_rng(ProptestConfig::default(), rng);
+    let turns = prop::collection::vec(turn(), 1..40);
+    let strategy = (form(), prop::bool::weighted(0.8), any::<bool>(), turns);
+    let Ok(drawn) = strategy.new_tree(&mut runner) else {
+        return;
+    };
+    let (form, fixed, head, turns) = drawn.current();
+    let mut script = Script::new(form, fixed, head);
+    for turn in &turns {
+        script.turn(turn);
+    }
 }
 
 proptest! {
