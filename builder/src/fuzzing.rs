@@ -25,7 +25,7 @@ use crate::error::BuildError;
 use crate::onnx::{check, external};
 use crate::options::{BuildOptions, Target};
 use crate::source::{Checkpoint, Segment};
-use crate::{config, decoder};
+use crate::{commit, config, decoder};
 
 /// Most elements of a checkpoint that is made for a configuration: beyond it no file system holds one.
 const MOST_ELEMENTS: u64 = 1 << 40;
@@ -162,7 +162,8 @@ fn described(checkpoint: &mut CheckpointInfo) -> Option<ModelDescription> {
 
 /// A model is refused as the input's fault, or its graphs and its configuration are sound.
 fn sound(model: &ModelDescription, options: &BuildOptions, generation: Option<&Value>) {
-    let built = decoder::emit(model, options).and_then(|graphs| {
+    let built = decoder::emit(model, options).and_then(|mut graphs| {
+        graphs.extend(commit::emit(model, options)?);
         for graph in &graphs {
             check::check(graph)?;
         }

@@ -3,14 +3,14 @@
 use pawl::{ChatTemplate, Message};
 use serde_json::{Map, Value, json};
 
-/// Longest prompt that the work a template may do can make, in bytes: work is paid for by the 64 bytes.
-const LONGEST: usize = 128 << 20;
+/// Longest prompt that a template may make, in bytes.
+const LONGEST: usize = 64 << 20;
 
 /// Compiles a template, up to a zero byte, and renders it over the messages after it (a JSON list of objects), or over a
 /// chat with every role and a tool.
 ///
 /// # Panics
-/// When a prompt is longer than the template's work allows. Time and memory are for who runs this to bound.
+/// When a prompt is longer than it may be. Time and memory are for who runs this to bound.
 pub fn chat_template(text: &[u8]) {
     let mut parts = text.splitn(2, |&byte| byte == 0);
     let Some(Ok(source)) = parts.next().map(std::str::from_utf8) else {
