@@ -58,6 +58,7 @@ mod ops;
 mod options;
 mod plan;
 mod report;
+mod room;
 mod rope;
 mod source;
 mod stage;

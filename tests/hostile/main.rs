@@ -25,12 +25,14 @@
 )]
 
 mod case;
+mod chats;
 mod checkpoints;
 mod configs;
 mod graphs;
 mod libraries;
 mod links;
 mod onnx;
+mod plans;
 mod requests;
 mod run;
 mod settings;
@@ -75,4 +77,4 @@ macro_rules! tables {
     };
 }
 
-tables! { checkpoints settings configs graphs libraries links tokenizers templates requests streams }
+tables! { checkpoints settings configs graphs libraries links tokenizers templates requests streams chats plans }

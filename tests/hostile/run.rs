@@ -90,16 +90,79 @@ fn one(case: &Case) -> Result<(), String> {
         require(done.stdout.is_empty(), "standard output is not empty")?;
     }
     require(done.memory <= MOST_MEMORY, "it took too much memory")?;
-    if !case.writes {
-        let after = snapshot(world.path());
-        let differs = before.iter().chain(&after).find(|(path, entry)| {
-            before.get(*path) != Some(*entry) || after.get(*path) != Some(*entry)
-        });
-        let differs = differs.map(|(path, _)| format!("`{}` changed", path.display()));
-        require(differs.is_none(), &differs.unwrap_or_default())?;
+    if case.code == 0 {
+        require(!done.stderr.contains("error: "), "an error is said")?;
+        answered(case, &done.stdout, world.path()).or_else(|what| require(false, &what))?;
     }
+    let written = case.writes.map(|name| world.path().join(name));
+    let after = snapshot(world.path());
+    let differs = before.iter().chain(&after).find(|(path, entry)| {
+        let allowed = (written.as_ref()).is_some_and(|written| path.starts_with(written));
+        !allowed && (before.get(*path) != Some(*entry) || after.get(*path) != Some(*entry))
+    });
+    let differs = differs.map(|(path, _)| format!("`{}` changed", path.display()));
+    require(differs.is_none(), &differs.unwrap_or_default())?;
     let left = fs::read_dir(temporary.path()).unwrap().count();
     require(left == 0, "temporary files are left")
+}
+
+/// What a success must show: a whole model and nothing beside it, or an answer per prompt.
+fn answered(case: &Case, stdout: &str, world: &Path) -> Result<(), String> {
+    if case.tool == "build-model" && case.writes.is_some() {
+        return whole_model(&world.join("to"));
+    }
+    let has = |option: &str| case.args.iter().any(|arg| arg == option);
+    if case.args.first().is_none_or(|arg| arg != "generate") || case.output != Output::Read {
+        return Ok(());
+    }
+    let prompts = case
+        .args
+        .iter()
+        .filter(|arg| *arg == "--ids" || *arg == "--prompt")
+        .count();
+    if !has("--json") {
+        return match stdout.is_empty() {
+            true => Err("nothing is generated".to_owned()),
+            false => Ok(()),
+        };
+    }
+    let lines: Vec<&str> = stdout.lines().collect();
+    let tokens = |line: &&str| {
+        let answer: serde_json::Value = serde_json::from_str(line).ok()?;
+        answer["tokens"].as_array().map(Vec::len)
+    };
+    match lines
+        .iter()
+        .all(|line| tokens(line).is_some_and(|count| count > 0))
+    {
+        true if lines.len() == prompts => Ok(()),
+        _ => Err(format!(
+            "{} lines for {prompts} prompts, or one without tokens",
+            lines.len()
+        )),
+    }
+}
+
+/// The files of a model in `parent/out`, each of them with something in it, and nothing else in `parent`.
+fn whole_model(parent: &Path) -> Result<(), String> {
+    let names = |folder: &Path| -> Vec<String> {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    };
+    if names(parent) != ["out"] {
+        return Err(format!("the output's folder holds {:?}", names(parent)));
+    }
+    let model = parent.join("out");
+    for name in ["genai_config.json", "model.onnx", "model.onnx.data"] {
+        if fs::metadata(model.join(name)).map_or(0, |file| file.len()) == 0 {
+            return Err(format!("the model has no {name}: {:?}", names(&model)));
+        }
+    }
+    Ok(())
 }
 
 /// How a process ended.
@@ -134,6 +197,10 @@ fn run(case: &Case, world: &Path, temporary: &Path) -> Done {
             drop(reader);
             command.stdout(writer);
         }
+    }
+    if !case.input.is_empty() {
+        fs::write(at("in"), &case.input).unwrap();
+        command.stdin(File::open(at("in")).unwrap());
     }
     let mut child = command.spawn().unwrap();
     let (status, memory, late) = watch(&mut child);

@@ -123,14 +123,8 @@ pub(crate) fn ci(root: &Path) -> Result<(), ChoreError> {
 /// A long run of requests, after which nothing may be left over.
 pub(crate) fn soak(root: &Path, requests: u32) -> Result<(), ChoreError> {
     let library = setup::ensure(root)?;
-    let program = [
-        "run",
-        "--release",
-        "--package",
-        "pawl-tests",
-        "--bin",
-        "soak",
-    ];
+    // The runtime is optimised in every profile; here its assertions are on.
+    let program = ["run", "--package", "pawl-tests", "--bin", "soak"];
     let mut soak = cargo_command(root, &program);
     soak.args(["--", &requests.to_string()])
         .env("ORT_DYLIB_PATH", &library);

@@ -55,7 +55,7 @@ fn build(root: &Path, targets: &[&str]) -> Result<PathBuf, ChoreError> {
     let folder = chores::target_folder(root)?.join("fuzz");
     let mut build = chores::cargo_command(
         root,
-        &["build", "--profile", "fuzz", "--package", "pawl-fuzz"],
+        &["build", "--profile", "watched", "--package", "pawl-fuzz"],
     );
     // With a target named, build scripts and procedural macros are spared the flags.
     build.args(["--features", "libfuzzer", "--target", &triple]);
@@ -66,7 +66,7 @@ fn build(root: &Path, targets: &[&str]) -> Result<PathBuf, ChoreError> {
         .env("CARGO_TARGET_DIR", &folder)
         .env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\u{1f}"));
     chores::run(&mut build)?;
-    Ok(folder.join(triple).join("fuzz"))
+    Ok(folder.join(triple).join("watched"))
 }
 
 fn fuzz(root: &Path, programs: &Path, target: &str, seconds: u32) -> Result<(), ChoreError> {

@@ -40,7 +40,7 @@ pub(crate) fn asan(root: &Path) -> Result<(), ChoreError> {
     let (triple, target) = (chores::host()?, chores::target_folder(root)?);
     let test = |package: &str, args: &[&str]| {
         let mut test = chores::cargo_command(root, &["test", "--package", package]);
-        test.args(["--target", &triple])
+        test.args(["--profile", "watched", "--target", &triple])
             .args(args)
             .env("ORT_DYLIB_PATH", &library)
             .env("CARGO_TARGET_DIR", target.join("asan"))
