@@ -6,6 +6,9 @@ use std::sync::Arc;
 /// Stands for the folder of the case in arguments and variables.
 pub(crate) const HERE: &str = "{here}";
 
+/// Stands for a byte that is no UTF-8 in arguments and variables.
+pub(crate) const BYTE: &str = "{byte}";
+
 /// Makes the files of a case in its folder.
 pub(crate) type Make = Arc<dyn Fn(&Path) + Send + Sync>;
 
@@ -23,6 +26,8 @@ pub(crate) struct Case {
     /// Most bytes that a file written by the tool may have, as on a full disk.
     pub(crate) disk: Option<u64>,
     pub(crate) code: i32,
+    /// Whether it answers before it is refused: standard output then holds something.
+    pub(crate) late: bool,
     /// What standard error must hold, or standard output where the case succeeds.
     pub(crate) words: Vec<String>,
     /// The one entry of the case's folder that may be new or other afterwards, as the output of a success.
@@ -62,6 +67,7 @@ impl Case {
             output: Output::Read,
             disk: None,
             code: 2,
+            late: false,
             words: words.iter().map(|word| (*word).to_owned()).collect(),
             writes: None,
         }
@@ -131,6 +137,12 @@ impl Case {
     /// The exit code that is expected instead of 2.
     pub(crate) fn code(mut self, code: i32) -> Self {
         self.code = code;
+        self
+    }
+
+    /// What is refused comes after something was answered.
+    pub(crate) fn late(mut self) -> Self {
+        self.late = true;
         self
     }
 

@@ -21,7 +21,12 @@ fn lines() -> Vec<Case> {
     vec![
         text("a chat", "hello\n", answered).succeeds(),
         text("a chat that ends without a line end", "hello", answered).succeeds(),
-        text("a chat of two turns", "a\nb\n", &["turns", "reused"]).succeeds(),
+        text(
+            "a chat of two turns",
+            "a\nb\n",
+            &["prompt tokens", "reused"],
+        )
+        .succeeds(),
         text("a chat of nothing", "", &[]).succeeds(),
         text("a chat of empty lines", "\n\r\n \n\t\n", &[]).succeeds(),
         text("a chat of NUL", "a\0b\n", answered).succeeds(),
@@ -52,7 +57,8 @@ fn lines() -> Vec<Case> {
             "a second line that is not UTF-8",
             b"a\n\xFF\n".to_vec(),
             &["not UTF-8"],
-        ),
+        )
+        .late(),
         case(
             "a line of 9 MB",
             vec![b'a'; 9 << 20],
@@ -67,7 +73,8 @@ fn lines() -> Vec<Case> {
             "a chat that fills its context",
             &format!("{}\n", "a".repeat(1000)).repeat(3),
             &["prompt 2", "2048"],
-        ),
+        )
+        .late(),
     ]
 }
 
@@ -75,7 +82,7 @@ fn lines() -> Vec<Case> {
 fn options() -> Vec<Case> {
     let table: &[(&[&str], &str)] = &[
         (&["--max-new-tokens", "-1"], "--max-new-tokens"),
-        (&["--max-new-tokens", "0"], "max_new_tokens"),
+        (&["--max-new-tokens", "0"], "--max-new-tokens"),
         (&["--temperature", "nan"], "temperature"),
         (&["--top-p", "2"], "top_p"),
         (&["--max-drafts", "9"], "drafts"),
@@ -121,7 +128,8 @@ fn models() -> Vec<Case> {
             raises,
             "a\nb\n",
             &["enough"],
-        ),
+        )
+        .late(),
         template(
             "a template that forgets everything",
             "x",

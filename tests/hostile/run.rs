@@ -1,8 +1,10 @@
 //! Runs cases as processes, within bounds, and says what is wrong with each.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -10,7 +12,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use super::case::{Case, HERE, Output};
+use super::case::{BYTE, Case, HERE, Output};
 
 /// Cases that run at once.
 const WORKERS: usize = 2;
@@ -87,7 +89,8 @@ fn one(case: &Case) -> Result<(), String> {
     }
     if case.code == 2 && case.output != Output::ErrorsFull {
         require(done.stderr.contains("error: "), "no error is said")?;
-        require(done.stdout.is_empty(), "standard output is not empty")?;
+        let expected = done.stdout.is_empty() != case.late;
+        require(expected, "standard output is not as it should be")?;
     }
     require(done.memory <= MOST_MEMORY, "it took too much memory")?;
     if case.code == 0 {
@@ -236,14 +239,22 @@ fn command(case: &Case, world: &Path, temporary: &Path) -> Command {
     }
     let mut command = Command::new("sh");
     command.arg("-c").arg(script).arg(tool(case.tool));
-    command.args(case.args.iter().map(|arg| here(arg, world)));
+    command.args(case.args.iter().map(|arg| bytes(&here(arg, world))));
     command
         .env("TMPDIR", temporary)
         .env_remove("RUST_BACKTRACE");
     for (name, value) in &case.variables {
-        command.env(name, here(value, world));
+        command.env(name, bytes(&here(value, world)));
     }
     command
+}
+
+/// An argument as the system takes it: any bytes.
+fn bytes(text: &str) -> OsString {
+    let mut parts = text.split(BYTE).map(str::as_bytes);
+    let first = parts.next().unwrap_or_default().to_vec();
+    let rest = parts.flat_map(|part| [&[0xFF], part].concat());
+    OsString::from_vec(first.into_iter().chain(rest).collect())
 }
 
 fn here(text: &str, world: &Path) -> String {
