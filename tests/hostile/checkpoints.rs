@@ -30,7 +30,7 @@ fn weights(here: &Path) -> std::path::PathBuf {
 
 /// The whole file replaced.
 fn files() -> Vec<Case> {
-    let table: [(&str, &'static [u8], &str); 8] = [
+    let table: [(&str, &'static [u8], &str); 9] = [
         ("an empty file", b"", "is truncated"),
         ("seven bytes", b"1234567", "is truncated"),
         (
@@ -52,6 +52,11 @@ fn files() -> Vec<Case> {
             "a header without an object",
             &[2, 0, 0, 0, 0, 0, 0, 0, b'[', b']'],
             "not a JSON object",
+        ),
+        (
+            "a header with a note that is not text",
+            b"\x1b\0\0\0\0\0\0\0{\"__metadata__\":{\"a\":\"\xFF\"}} ",
+            "invalid utf-8",
         ),
         (
             "a header that is not text",
