@@ -262,7 +262,7 @@ fn disagreements() -> Vec<Case> {
                     let name = path.file_name().unwrap().to_str().unwrap();
                     name.starts_with("commit.") && name.ends_with(".onnx")
                 });
-                onnx::edit(&commit.unwrap(), &|graph: &mut GraphProto| {
+                onnx::edit(&commit.unwrap(), |graph: &mut GraphProto| {
                     graph.input[0].name = Some("nothing".to_owned());
                 });
             },

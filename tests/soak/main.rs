@@ -36,6 +36,7 @@ fn main() -> ExitCode {
     let model = export.load(&LoadOptions::default().max_batch_size(8).kv_blocks(160));
     let engine = Engine::new(model, &EngineOptions::default()).unwrap();
     let mut soak = Soak::new(engine);
+    soak.widest();
     let mut resident = Vec::new();
     while soak.submitted < requests {
         soak.round(ROUND.min(requests - soak.submitted));
@@ -68,6 +69,21 @@ impl Soak {
             kept: Vec::new(),
             submitted: 0,
             ends: std::collections::BTreeMap::new(),
+        }
+    }
+
+    /// Runs the largest steps that there can be: the buffers that they need would come at any time otherwise.
+    fn widest(&mut self) {
+        let request = |token: usize| {
+            let ids = vec![u32::try_from(token).unwrap_or_default(); LONGEST.0 + 1];
+            let request = Request::from_ids(ids).sampling(SamplingParams::sampled(0.9).top_k(50));
+            request.max_new_tokens(LONGEST.1).ignore_eos(true)
+        };
+        let handles: Vec<_> = (1..=ROUND)
+            .map(|token| self.engine.submit(request(token)).unwrap())
+            .collect();
+        for handle in handles {
+            assert!(handle.wait().is_ok());
         }
     }
 
