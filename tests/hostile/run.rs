@@ -184,6 +184,8 @@ fn run(case: &Case, world: &Path, temporary: &Path) -> Done {
     let full = || Stdio::from(File::options().write(true).open("/dev/full").unwrap());
     let mut command = command(case, world, temporary);
     command
+        // What steps cost is kept there; it is no business of who runs the tests.
+        .env("XDG_CACHE_HOME", at("cache"))
         .stdin(Stdio::null())
         .stdout(file("out"))
         .stderr(file("err"));
