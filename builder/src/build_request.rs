@@ -12,7 +12,7 @@ use crate::plan::Plan;
 use crate::report::{BuildReport, EffectiveOptions, SkippedTensors};
 use crate::source::{Checkpoint, companions};
 use crate::stage::Stage;
-use crate::{commit, config, decoder};
+use crate::{commit, config, decoder, room};
 
 /// What to build, from what, to where.
 #[derive(Clone, Debug)]
@@ -132,6 +132,8 @@ fn stage(request: &BuildRequest, progress: &mut dyn Progress) -> Result<StagedEx
         BuildError::defect("genai_config.json", "contents", errors.to_string())
     })?;
     let (companions, absent) = companions(input)?;
+    let copied: u64 = companions.iter().map(|companion| companion.size).sum();
+    room::check(&stage.path(), layout.bytes().saturating_add(copied))?;
 
     let mut export =
         Export::new(stage.path(), progress, interrupt).finite_only(options.refuse_nonfinite);

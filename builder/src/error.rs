@@ -72,6 +72,16 @@ pub enum BuildError {
         /// Why.
         problem: String,
     },
+    /// The disk of the output has too little room. Nothing was written.
+    #[error("{}: the model takes {needed} bytes, {free} bytes are free on its disk", folder.display())]
+    NoRoom {
+        /// The folder in which the output would have been.
+        folder: PathBuf,
+        /// Bytes of weights and of the files that go along.
+        needed: u64,
+        /// Bytes that may be written.
+        free: u64,
+    },
     /// [`Interrupt::stop`](crate::Interrupt::stop) was called.
     #[error("the build was interrupted")]
     Interrupted,

@@ -46,6 +46,9 @@ mod contract;
 mod decoder;
 mod error;
 mod fixed_groups;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod graph;
 mod interrupt;
 mod limits;
@@ -55,6 +58,7 @@ mod ops;
 mod options;
 mod plan;
 mod report;
+mod room;
 mod rope;
 mod source;
 mod stage;

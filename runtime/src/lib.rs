@@ -38,6 +38,9 @@ mod engine;
 mod error;
 mod evaluate;
 mod exec;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod ids;
 mod kernels;
 mod kv;
@@ -56,8 +59,8 @@ mod txn;
 
 pub use engine::{
     CacheTensor, Canceller, Completion, Draw, Engine, EngineError, EngineOptions, GenerateError,
-    Kept, KeptError, KeptStats, ObservedRow, ObservedStep, Observer, RequestHandle, RequestStats,
-    StepObserver, StepTimes,
+    Kept, KeptError, KeptStats, ObservedRow, ObservedStep, Observer, PoolUsage, RequestHandle,
+    RequestStats, StepObserver, StepTimes,
 };
 pub use error::{ErrorCode, LoadError, RunError};
 pub use evaluate::{EvaluateOptions, Evaluation, StateTensor};

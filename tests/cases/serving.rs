@@ -255,3 +255,34 @@ fn dropping_the_engine_ends_its_requests() {
     let error = handle.wait().unwrap_err();
     assert_eq!(error.code(), ErrorCode::EngineStopped);
 }
+
+#[test]
+fn what_requests_and_kept_states_hold_shows_and_comes_back() {
+    let engine = engine(&EngineOptions::default());
+    let empty = engine.pool_usage().unwrap();
+    let free = (empty.slots, empty.blocks, empty.head_blocks);
+    assert_eq!(empty.residents, 0);
+    assert_eq!(
+        (empty.free_slots, empty.free_blocks, empty.free_head_blocks),
+        free
+    );
+    assert!(free.0 > 0 && free.1 > 0 && free.2 > 0, "{empty:?}");
+
+    let long = request("import os").max_new_tokens(2000).ignore_eos(true);
+    let mut running = engine.submit(long).unwrap();
+    assert!(matches!(running.next_event(), Some(Event::Tokens { .. })));
+    let kept = engine
+        .generate(request("class A:").max_new_tokens(9).keep_state(true))
+        .unwrap()
+        .kept;
+    let usage = engine.pool_usage().unwrap();
+    assert_eq!((usage.residents, usage.free_slots), (2, free.0 - 2));
+    assert!(usage.free_blocks <= free.1 - 2, "{usage:?}");
+    assert!(usage.free_head_blocks <= free.2 - 2, "{usage:?}");
+
+    running.cancel();
+    running.wait().unwrap();
+    assert_eq!(engine.pool_usage().unwrap().residents, 1);
+    drop(kept);
+    assert_eq!(engine.pool_usage(), Some(empty));
+}

@@ -6,6 +6,9 @@ use std::sync::Arc;
 /// Stands for the folder of the case in arguments and variables.
 pub(crate) const HERE: &str = "{here}";
 
+/// Stands for a byte that is no UTF-8 in arguments and variables.
+pub(crate) const BYTE: &str = "{byte}";
+
 /// Makes the files of a case in its folder.
 pub(crate) type Make = Arc<dyn Fn(&Path) + Send + Sync>;
 
@@ -17,14 +20,18 @@ pub(crate) struct Case {
     pub(crate) tool: &'static str,
     pub(crate) args: Vec<String>,
     pub(crate) variables: Vec<(&'static str, String)>,
+    /// What standard input gives.
+    pub(crate) input: Vec<u8>,
     pub(crate) output: Output,
     /// Most bytes that a file written by the tool may have, as on a full disk.
     pub(crate) disk: Option<u64>,
     pub(crate) code: i32,
+    /// Whether it answers before it is refused: standard output then holds something.
+    pub(crate) late: bool,
     /// What standard error must hold, or standard output where the case succeeds.
     pub(crate) words: Vec<String>,
-    /// Whether the case leaves files, as a success may.
-    pub(crate) writes: bool,
+    /// The one entry of the case's folder that may be new or other afterwards, as the output of a success.
+    pub(crate) writes: Option<&'static str>,
 }
 
 /// Where standard output goes.
@@ -56,11 +63,13 @@ impl Case {
             tool,
             args: args.iter().map(|arg| (*arg).to_owned()).collect(),
             variables: Vec::new(),
+            input: Vec::new(),
             output: Output::Read,
             disk: None,
             code: 2,
+            late: false,
             words: words.iter().map(|word| (*word).to_owned()).collect(),
-            writes: false,
+            writes: None,
         }
     }
 
@@ -112,16 +121,46 @@ impl Case {
         Self::new(name, "pawl", &args, words, make)
     }
 
+    /// `pawl chat --model {here}/model --max-new-tokens 2`, and more, on what `lines` say.
+    pub(crate) fn chat(
+        name: impl Into<String>,
+        more: &[&str],
+        lines: impl Into<Vec<u8>>,
+        words: &[&str],
+        make: impl Fn(&Path) + Send + Sync + 'static,
+    ) -> Self {
+        let mut args = vec!["chat", "--model", "{here}/model", "--max-new-tokens", "2"];
+        args.extend(more);
+        Self::new(name, "pawl", &args, words, make).input(lines)
+    }
+
     /// The exit code that is expected instead of 2.
     pub(crate) fn code(mut self, code: i32) -> Self {
         self.code = code;
         self
     }
 
-    /// The case succeeds and leaves its output.
+    /// What is refused comes after something was answered.
+    pub(crate) fn late(mut self) -> Self {
+        self.late = true;
+        self
+    }
+
+    /// The case succeeds. A build leaves a model at `{here}/to/out`; nothing else leaves anything.
     pub(crate) fn succeeds(mut self) -> Self {
-        self.writes = true;
+        self.writes = (self.tool == "build-model").then_some("to");
         self.code(0)
+    }
+
+    /// The case succeeds and leaves a file or folder of this name.
+    pub(crate) fn leaves(mut self, name: &'static str) -> Self {
+        self.writes = Some(name);
+        self.code(0)
+    }
+
+    pub(crate) fn input(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.input = bytes.into();
+        self
     }
 
     pub(crate) fn output(mut self, output: Output) -> Self {

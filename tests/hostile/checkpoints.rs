@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::case::Case;
-use super::world::{checkpoint, patch, sparse, tensors, write, write_tensors};
+use super::world::{checkpoint, edit, patch, sparse, tensors, write, write_tensors};
 
 const EMBEDDING: &str = "model.embed_tokens.weight";
 const NORM: &str = "model.norm.weight";
@@ -30,7 +30,7 @@ fn weights(here: &Path) -> std::path::PathBuf {
 
 /// The whole file replaced.
 fn files() -> Vec<Case> {
-    let table: [(&str, &'static [u8], &str); 8] = [
+    let table: [(&str, &'static [u8], &str); 9] = [
         ("an empty file", b"", "is truncated"),
         ("seven bytes", b"1234567", "is truncated"),
         (
@@ -52,6 +52,11 @@ fn files() -> Vec<Case> {
             "a header without an object",
             &[2, 0, 0, 0, 0, 0, 0, 0, b'[', b']'],
             "not a JSON object",
+        ),
+        (
+            "a header with a note that is not text",
+            b"\x1b\0\0\0\0\0\0\0{\"__metadata__\":{\"a\":\"\xFF\"}} ",
+            "invalid utf-8",
         ),
         (
             "a header that is not text",
@@ -134,6 +139,7 @@ fn headers() -> Vec<Case> {
             "{} x".to_owned(),
             "invalid safetensors header",
         ),
+        ("text before the header", " {}".to_owned(), FILE),
         (
             "a tensor twice",
             format!(
@@ -346,6 +352,38 @@ fn entries() -> Vec<Case> {
     ]
 }
 
+/// A checkpoint whose vocabulary takes more room than disks have; its file takes none.
+fn enormous(here: &Path) {
+    const TOKENS: u64 = 1 << 31;
+    checkpoint(here);
+    edit(&here.join("in/config.json"), |config| {
+        config["vocab_size"] = TOKENS.into();
+        config["tie_word_embeddings"] = false.into();
+    });
+    let (mut header, _) = tensors(&weights(here));
+    let mut tied = header[EMBEDDING].clone();
+    tied["shape"][0] = TOKENS.into();
+    header.insert(EMBEDDING.to_owned(), tied.clone());
+    header.insert("lm_head.weight".to_owned(), tied);
+    let mut end = 0;
+    for entry in header.values_mut() {
+        let Some(shape) = entry["shape"].as_array() else {
+            continue;
+        };
+        let elements: u64 = shape
+            .iter()
+            .map(|extent| extent.as_u64().unwrap())
+            .product();
+        let begin = end;
+        end += 4 * elements;
+        entry["data_offsets"] = json!([begin, end]);
+    }
+    let header = Value::Object(header).to_string();
+    sparse(&weights(here), 8 + header.len() as u64 + end);
+    patch(&weights(here), 0, &(header.len() as u64).to_le_bytes());
+    patch(&weights(here), 8, header.as_bytes());
+}
+
 fn rewrite(here: &Path, change: impl Fn(&mut Map<String, Value>)) {
     let (mut header, data) = tensors(&weights(here));
     change(&mut header);
@@ -372,6 +410,11 @@ fn folders() -> Vec<Case> {
             "only a pickle",
             "pytorch_model.bin",
             &["pytorch_model.bin", "safetensors"],
+        ),
+        only(
+            "only an index of pickles",
+            "pytorch_model.bin.index.json",
+            &["holds neither model.safetensors"],
         ),
         only("only gguf", "model.gguf", &["model.gguf", "safetensors"]),
         only(
@@ -401,6 +444,28 @@ fn folders() -> Vec<Case> {
             |here| {
                 write(&here.join("in"), "x");
             },
+        ),
+        Case::build(
+            "a checkpoint that is a loop",
+            &[],
+            &["{here}/in", "symbolic links"],
+            |here| {
+                super::world::link(&here.join("in"), &here.join("in"));
+            },
+        ),
+        Case::build(
+            "a checkpoint that links to its parent",
+            &[],
+            &["{here}/in"],
+            |here| {
+                super::world::link(here, &here.join("in"));
+            },
+        ),
+        Case::build(
+            "a checkpoint of 2 TB",
+            &[],
+            &["{here}/to: ", "bytes are free"],
+            enormous,
         ),
         Case::new(
             "an output inside of the input's own folder",
@@ -451,6 +516,16 @@ fn indexes() -> Vec<Case> {
         index("a sound index", &["to/out"], |map| {
             json!({"weight_map": map}).to_string()
         })
+        .succeeds(),
+        Case::build(
+            "a shard that the index does not name",
+            &[],
+            &["warning: ", INDEX, "other.safetensors"],
+            |here| {
+                sharded(here, |map| json!({"weight_map": map}).to_string());
+                write(&here.join("in/other.safetensors"), "not even that");
+            },
+        )
         .succeeds(),
         index(
             "an index that is not JSON",

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::case::Case;
 use super::onnx::{self, GraphProto, extent, extents, node, tensor, value};
-use super::world::{edit, model, move_out, patch, set, sparse, write};
+use super::world::{cuda_model, edit, model, move_out, patch, set, sparse, write};
 
 const FILE: &str = "model.onnx";
 const F16: i32 = 10;
@@ -215,6 +215,55 @@ fn disagreements() -> Vec<Case> {
                         .iter_mut()
                         .find(|group| group.get("key_head_count").is_some());
                     group.unwrap()["key_head_count"] = json!(5);
+                });
+            },
+        ),
+        Case::load(
+            "key heads that do not divide, of undeclared rows",
+            &["M10"],
+            |here| {
+                model(here);
+                edit(&here.join("model/genai_config.json"), |config| {
+                    let groups = config["model"]["decoder"]["state_groups"]
+                        .as_array_mut()
+                        .unwrap();
+                    for group in groups {
+                        let group = group.as_object_mut().unwrap();
+                        group.remove("row_shape");
+                        if let Some(count) = group.get_mut("key_head_count") {
+                            *count = json!(5);
+                        }
+                    }
+                });
+            },
+        ),
+        Case::load("rows of another shape", &["conv_state", "P7"], |here| {
+            model(here);
+            edit(&here.join("model/genai_config.json"), |config| {
+                let groups = config["model"]["decoder"]["state_groups"]
+                    .as_array_mut()
+                    .unwrap();
+                let group = groups.iter_mut().find(|group| {
+                    group["row_shape"]
+                        .as_array()
+                        .is_some_and(|shape| shape.len() == 2)
+                });
+                group.unwrap()["row_shape"][1] = json!(9);
+            });
+        }),
+        Case::inspect(
+            "a commit graph with another input",
+            &["commit.", "nothing", "P12"],
+            |here| {
+                cuda_model(here);
+                let entries = fs::read_dir(here.join("model")).unwrap();
+                let mut files = entries.map(|entry| entry.unwrap().path());
+                let commit = files.find(|path| {
+                    let name = path.file_name().unwrap().to_str().unwrap();
+                    name.starts_with("commit.") && name.ends_with(".onnx")
+                });
+                onnx::edit(&commit.unwrap(), |graph: &mut GraphProto| {
+                    graph.input[0].name = Some("nothing".to_owned());
                 });
             },
         ),

@@ -25,12 +25,14 @@
 )]
 
 mod case;
+mod chats;
 mod checkpoints;
 mod configs;
 mod graphs;
 mod libraries;
 mod links;
 mod onnx;
+mod plans;
 mod requests;
 mod run;
 mod settings;
@@ -62,9 +64,14 @@ macro_rules! tables {
             }
         )*
 
+        /// Every case.
+        fn all() -> Vec<Case> {
+            [$($module::cases()),*].concat()
+        }
+
         #[test]
         fn names_are_unique_and_the_collection_is_large() {
-            let all = [$($module::cases()),*].concat();
+            let all = all();
             let mut names: Vec<&str> = all.iter().map(|case| case.name.as_str()).collect();
             names.sort_unstable();
             let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
@@ -75,4 +82,15 @@ macro_rules! tables {
     };
 }
 
-tables! { checkpoints settings configs graphs libraries links tokenizers templates requests streams }
+tables! { checkpoints settings configs graphs libraries links tokenizers templates requests streams chats plans }
+
+#[test]
+fn every_code_of_a_graph_that_does_not_fit_has_a_case() {
+    let all = all();
+    let words: Vec<&str> = (all.iter())
+        .flat_map(|case| case.words.iter().map(String::as_str))
+        .collect();
+    let codes = pawl::ContractCode::ALL.iter().map(|code| code.as_str());
+    let missing: Vec<&str> = codes.filter(|code| !words.contains(code)).collect();
+    assert!(missing.is_empty(), "no case has {missing:?}");
+}

@@ -5,10 +5,75 @@ use std::fs;
 use serde_json::json;
 
 use super::case::Case;
-use super::world::{edit, link, model, set, write};
+use super::world::{checkpoint, edit, link, model, set, write};
 
 pub(crate) fn cases() -> Vec<Case> {
-    [options(), prompts(), stops(), memory(), weights()].concat()
+    [options(), prompts(), bytes(), stops(), memory(), weights()].concat()
+}
+
+/// Texts and paths that are no UTF-8, at every door of the command line.
+fn bytes() -> Vec<Case> {
+    let refused: &[&str] = &["invalid UTF-8"];
+    let mut cases: Vec<Case> = ["--prompt", "--stop", "--ids", "--temperature"]
+        .into_iter()
+        .map(|option| {
+            let more = [option, "a{byte}b"];
+            Case::generate(format!("{option} that is not UTF-8"), &more, refused, model)
+        })
+        .collect();
+    let file = |option: &str, ids: &[&str]| {
+        let more = [&[option, "{here}/a{byte}b"][..], ids].concat();
+        Case::generate(
+            format!("{option} of such a name"),
+            &more,
+            &["{here}/a"],
+            model,
+        )
+    };
+    let build = |name: &str, input: &str, output: &str, words: &[&str]| {
+        let args = ["--input", input, "--output", output];
+        Case::new(name, "build-model", &args, words, checkpoint)
+    };
+    cases.extend([
+        file("--prompt-file", &[]),
+        file("--library", &["--ids", "5"]),
+        Case::chat(
+            "a system message that is not UTF-8",
+            &["--system", "{byte}"],
+            "a",
+            refused,
+            model,
+        ),
+        Case::load(
+            "a library of such a name in the environment",
+            &["ORT_DYLIB_PATH"],
+            model,
+        )
+        .variable("ORT_DYLIB_PATH", "{here}/{byte}.so"),
+        ids("threads that are not UTF-8", &[], &["PAWL_THREADS"])
+            .variable("PAWL_THREADS", "{byte}"),
+        ids("an audit that is not UTF-8", &[], &["PAWL_AUDIT"]).variable("PAWL_AUDIT", "{byte}"),
+        build(
+            "an input of such a name",
+            "{here}/in{byte}",
+            "{here}/to/out",
+            &["{here}/in"],
+        ),
+        build(
+            "an output of such a name",
+            "{here}/in",
+            "{here}/to/{byte}",
+            &["{here}/to"],
+        ),
+        Case::new(
+            "a model of such a name",
+            "pawl",
+            &["inspect", "{here}/{byte}"],
+            &["{here}/"],
+            |_| {},
+        ),
+    ]);
+    cases
 }
 
 fn ids(name: &str, more: &[&str], words: &[&str]) -> Case {
@@ -251,6 +316,8 @@ fn prompts() -> Vec<Case> {
         Case::new(name, "pawl", &args, words, model)
     };
     cases.extend([
+        logits("logits of three ids", "5,6,7", &[], &[]).leaves("out"),
+        logits("logits in one step", "5,6,7", &["--chunk", "0"], &[]).leaves("out"),
         logits("logits of an id outside", "331", &[], &["331"]),
         logits("logits beyond the context", &long_by_one(), &[], &["2049"]),
         logits(

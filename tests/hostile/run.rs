@@ -1,8 +1,10 @@
 //! Runs cases as processes, within bounds, and says what is wrong with each.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -10,7 +12,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use super::case::{Case, HERE, Output};
+use super::case::{BYTE, Case, HERE, Output};
 
 /// Cases that run at once.
 const WORKERS: usize = 2;
@@ -87,19 +89,83 @@ fn one(case: &Case) -> Result<(), String> {
     }
     if case.code == 2 && case.output != Output::ErrorsFull {
         require(done.stderr.contains("error: "), "no error is said")?;
-        require(done.stdout.is_empty(), "standard output is not empty")?;
+        let expected = done.stdout.is_empty() != case.late;
+        require(expected, "standard output is not as it should be")?;
     }
     require(done.memory <= MOST_MEMORY, "it took too much memory")?;
-    if !case.writes {
-        let after = snapshot(world.path());
-        let differs = before.iter().chain(&after).find(|(path, entry)| {
-            before.get(*path) != Some(*entry) || after.get(*path) != Some(*entry)
-        });
-        let differs = differs.map(|(path, _)| format!("`{}` changed", path.display()));
-        require(differs.is_none(), &differs.unwrap_or_default())?;
+    if case.code == 0 {
+        require(!done.stderr.contains("error: "), "an error is said")?;
+        answered(case, &done.stdout, world.path()).or_else(|what| require(false, &what))?;
     }
+    let written = case.writes.map(|name| world.path().join(name));
+    let after = snapshot(world.path());
+    let differs = before.iter().chain(&after).find(|(path, entry)| {
+        let allowed = (written.as_ref()).is_some_and(|written| path.starts_with(written));
+        !allowed && (before.get(*path) != Some(*entry) || after.get(*path) != Some(*entry))
+    });
+    let differs = differs.map(|(path, _)| format!("`{}` changed", path.display()));
+    require(differs.is_none(), &differs.unwrap_or_default())?;
     let left = fs::read_dir(temporary.path()).unwrap().count();
     require(left == 0, "temporary files are left")
+}
+
+/// What a success must show: a whole model and nothing beside it, or an answer per prompt.
+fn answered(case: &Case, stdout: &str, world: &Path) -> Result<(), String> {
+    if case.tool == "build-model" && case.writes.is_some() {
+        return whole_model(&world.join("to"));
+    }
+    let has = |option: &str| case.args.iter().any(|arg| arg == option);
+    if case.args.first().is_none_or(|arg| arg != "generate") || case.output != Output::Read {
+        return Ok(());
+    }
+    let prompts = case
+        .args
+        .iter()
+        .filter(|arg| *arg == "--ids" || *arg == "--prompt")
+        .count();
+    if !has("--json") {
+        return match stdout.is_empty() {
+            true => Err("nothing is generated".to_owned()),
+            false => Ok(()),
+        };
+    }
+    let lines: Vec<&str> = stdout.lines().collect();
+    let tokens = |line: &&str| {
+        let answer: serde_json::Value = serde_json::from_str(line).ok()?;
+        answer["tokens"].as_array().map(Vec::len)
+    };
+    match lines
+        .iter()
+        .all(|line| tokens(line).is_some_and(|count| count > 0))
+    {
+        true if lines.len() == prompts => Ok(()),
+        _ => Err(format!(
+            "{} lines for {prompts} prompts, or one without tokens",
+            lines.len()
+        )),
+    }
+}
+
+/// The files of a model in `parent/out`, each of them with something in it, and nothing else in `parent`.
+fn whole_model(parent: &Path) -> Result<(), String> {
+    let names = |folder: &Path| -> Vec<String> {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    };
+    if names(parent) != ["out"] {
+        return Err(format!("the output's folder holds {:?}", names(parent)));
+    }
+    let model = parent.join("out");
+    for name in ["genai_config.json", "model.onnx", "model.onnx.data"] {
+        if fs::metadata(model.join(name)).map_or(0, |file| file.len()) == 0 {
+            return Err(format!("the model has no {name}: {:?}", names(&model)));
+        }
+    }
+    Ok(())
 }
 
 /// How a process ended.
@@ -118,6 +184,8 @@ fn run(case: &Case, world: &Path, temporary: &Path) -> Done {
     let full = || Stdio::from(File::options().write(true).open("/dev/full").unwrap());
     let mut command = command(case, world, temporary);
     command
+        // What steps cost is kept there; it is no business of who runs the tests.
+        .env("XDG_CACHE_HOME", at("cache"))
         .stdin(Stdio::null())
         .stdout(file("out"))
         .stderr(file("err"));
@@ -134,6 +202,10 @@ fn run(case: &Case, world: &Path, temporary: &Path) -> Done {
             drop(reader);
             command.stdout(writer);
         }
+    }
+    if !case.input.is_empty() {
+        fs::write(at("in"), &case.input).unwrap();
+        command.stdin(File::open(at("in")).unwrap());
     }
     let mut child = command.spawn().unwrap();
     let (status, memory, late) = watch(&mut child);
@@ -169,14 +241,22 @@ fn command(case: &Case, world: &Path, temporary: &Path) -> Command {
     }
     let mut command = Command::new("sh");
     command.arg("-c").arg(script).arg(tool(case.tool));
-    command.args(case.args.iter().map(|arg| here(arg, world)));
+    command.args(case.args.iter().map(|arg| bytes(&here(arg, world))));
     command
         .env("TMPDIR", temporary)
         .env_remove("RUST_BACKTRACE");
     for (name, value) in &case.variables {
-        command.env(name, here(value, world));
+        command.env(name, bytes(&here(value, world)));
     }
     command
+}
+
+/// An argument as the system takes it: any bytes.
+fn bytes(text: &str) -> OsString {
+    let mut parts = text.split(BYTE).map(str::as_bytes);
+    let first = parts.next().unwrap_or_default().to_vec();
+    let rest = parts.flat_map(|part| [&[0xFF], part].concat());
+    OsString::from_vec(first.into_iter().chain(rest).collect())
 }
 
 fn here(text: &str, world: &Path) -> String {

@@ -39,6 +39,34 @@ pub(crate) fn cases() -> Vec<Case> {
                 words,
                 |_| {},
             )),
+            set(Case::new(
+                format!("help of generate, output {shown}"),
+                "pawl",
+                &["generate", "--help"],
+                words,
+                |_| {},
+            )),
+            set(Case::new(
+                format!("version, output {shown}"),
+                "pawl",
+                &["--version"],
+                words,
+                |_| {},
+            )),
+            set(Case::new(
+                format!("help of build-model, output {shown}"),
+                "build-model",
+                &["--help"],
+                words,
+                |_| {},
+            )),
+            set(Case::new(
+                format!("version of build-model, output {shown}"),
+                "build-model",
+                &["--version"],
+                words,
+                |_| {},
+            )),
         ]);
     }
     for output in [Output::Full, Output::Gone, Output::Closed] {

@@ -53,6 +53,14 @@ fn texts() -> Vec<Case> {
             b"{\"version\": \"\xFF\xFE\"}".to_vec(),
         ),
         (
+            "a tokenizer with a remark that is not UTF-8",
+            [
+                b"{\"remark\": \"\xFF\", ",
+                &tokenizer().to_string().as_bytes()[1..],
+            ]
+            .concat(),
+        ),
+        (
             "a tokenizer with half a surrogate pair",
             br#"{"version": "\ud800"}"#.to_vec(),
         ),

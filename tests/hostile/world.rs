@@ -30,6 +30,17 @@ pub(crate) fn model(here: &Path) {
     write(&model.join("chat_template.jinja"), template);
 }
 
+/// An export for another provider at `{here}/model`, with graphs that commit.
+pub(crate) fn cuda_model(here: &Path) {
+    static EXPORT: OnceLock<Export> = OnceLock::new();
+    let export = EXPORT.get_or_init(|| {
+        Export::with(&pawl_tests::checkpoint("qwen3_5-odd"), |options| {
+            options.target = pawl_builder::Target::Cuda;
+        })
+    });
+    copy(&export.path(), &here.join("model"), |_| true);
+}
+
 /// A tokenizer whose tokens are the 256 bytes, after three special ones.
 pub(crate) fn tokenizer() -> Value {
     let mut vocabulary = Map::new();

@@ -41,6 +41,12 @@ impl<'a> Layout<'a> {
         Ok(Self { graphs, plan })
     }
 
+    /// Bytes of all data files.
+    pub(crate) fn bytes(&self) -> u64 {
+        let lengths = self.plan.files.iter().map(|file| file.length);
+        lengths.fold(0, u64::saturating_add)
+    }
+
     /// Where shared initializers will be.
     pub(crate) fn shared(&self) -> Result<Vec<SharedPlacement>, BuildError> {
         self.plan.shared(self.graphs)
@@ -95,8 +101,7 @@ impl<'a> Export<'a> {
         checkpoint: &Checkpoint,
     ) -> Result<(), BuildError> {
         let Layout { graphs, plan } = layout;
-        self.progress
-            .begin(plan.files.iter().map(|file| file.length).sum());
+        self.progress.begin(layout.bytes());
         let mut converter = Converter::new(self.finite_only);
         for file in plan.files.iter().filter(|file| !file.entries.is_empty()) {
             self.data(file, checkpoint, &mut converter)?;

@@ -11,10 +11,10 @@
 //!
 //! and put `out/onnx.rs` here, below the comment that starts `proto.rs`.
 
-mod check;
+pub(crate) mod check;
 mod encode;
 pub(crate) mod export;
-mod external;
+pub(crate) mod external;
 #[allow(
     clippy::all,
     clippy::exhaustive_enums,

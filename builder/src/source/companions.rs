@@ -30,6 +30,8 @@ const NAMES: [&str; 12] = [
 pub(crate) struct Companion {
     pub(crate) name: &'static str,
     pub(crate) path: PathBuf,
+    /// Bytes.
+    pub(crate) size: u64,
 }
 
 /// The files of a checkpoint folder that are copied along, and a warning for each kind that a
@@ -46,7 +48,7 @@ pub(crate) fn companions(folder: &Path) -> Result<(Vec<Companion>, Vec<String>),
             let problem = format!("has {size} bytes, at most {COMPANION_BYTES} are copied along");
             return Err(BuildError::input(&path, "", problem));
         }
-        found.push(Companion { name, path });
+        found.push(Companion { name, path, size });
     }
     let has = |name| found.iter().any(|file| file.name == name);
     let mut warnings = Vec::new();

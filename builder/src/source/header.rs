@@ -77,8 +77,11 @@ fn parse(json: &[u8], data: u64, length: u64) -> Result<BTreeMap<String, Entry>,
             "is not a safetensors file: the header is not a JSON object".to_owned(),
         ));
     }
-    let raw: Unique<RawTensor> = serde_json::from_slice(json)
-        .map_err(|error| whole(format!("has an invalid safetensors header: {error}")))?;
+    let invalid =
+        |error: &dyn fmt::Display| whole(format!("has an invalid safetensors header: {error}"));
+    // As text: of bytes, what nobody asks for would not be looked at.
+    let text = std::str::from_utf8(json).map_err(|error| invalid(&error))?;
+    let raw: Unique<RawTensor> = serde_json::from_str(text).map_err(|error| invalid(&error))?;
     let mut tensors = BTreeMap::new();
     for (name, raw) in raw.0 {
         let entry = raw.place(data, length).map_err(|problem| Fault {

@@ -76,6 +76,21 @@ impl Index {
         }
     }
 
+    /// A warning of weights in the folder that the index does not name, where there are some: what is left of another
+    /// model, or an index that is.
+    pub(super) fn strangers(&self, path: &Path, folder: &Path) -> Option<String> {
+        let shards = self.shards();
+        let found = names(folder, &["safetensors"]);
+        let strangers: Vec<_> = (found.iter().map(String::as_str))
+            .filter(|name| !shards.contains(name))
+            .collect();
+        let names = (!strangers.is_empty()).then(|| list(&strangers))?;
+        Some(format!(
+            "{}: does not name {names}; not used",
+            path.display()
+        ))
+    }
+
     /// Every listed tensor must be in its file. Returns how many tensors the files hold beyond.
     pub(super) fn check(
         &self,
@@ -100,23 +115,23 @@ impl Index {
     }
 }
 
-/// The error for a folder without safetensors files that can be used.
-pub(super) fn no_weights(folder: &Path) -> BuildError {
-    let names = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut others: Vec<_> = names
+/// Names in a folder that end in one of `kinds`, in order.
+fn names(folder: &Path, kinds: &[&str]) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries
         .filter_map(|entry| entry.file_name().into_string().ok())
         .filter(|name| {
-            let ends = |end| {
-                Path::new(name)
-                    .extension()
-                    .is_some_and(|found| found == end)
-            };
-            ["bin", "pt", "pth", "gguf", "safetensors"]
-                .into_iter()
-                .any(ends)
+            let kind = Path::new(name).extension();
+            kind.is_some_and(|kind| kinds.iter().any(|wanted| kind == *wanted))
         })
         .collect();
-    others.sort_unstable();
+    names.sort_unstable();
+    names
+}
+
+/// The error for a folder without safetensors files that can be used.
+pub(super) fn no_weights(folder: &Path) -> BuildError {
+    let others = names(folder, &["bin", "pt", "pth", "gguf", "safetensors"]);
     let expected = "holds neither model.safetensors nor model.safetensors.index.json";
     let problem = match others.is_empty() {
         true => expected.to_owned(),

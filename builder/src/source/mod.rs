@@ -237,6 +237,7 @@ impl Checkpoint {
         for shard in index.shards() {
             self.add_shard(self.folder.join(shard))?;
         }
+        self.warnings.extend(index.strangers(path, &self.folder));
         let extra = index.check(path, &self.located())?;
         if extra > 0 {
             self.warnings.push(format!(

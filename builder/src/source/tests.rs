@@ -49,6 +49,13 @@ fn shards_are_found_through_the_index() {
     assert_eq!(info.tensors["b"], [2]);
     assert_eq!(checkpoint.warnings().len(), 1);
     assert!(checkpoint.warnings()[0].contains("does not list 1 tensors"));
+    for stranger in ["three.safetensors", "four.safetensors"] {
+        fs::write(folder.path().join(stranger), "").unwrap();
+    }
+    let checkpoint = Checkpoint::open(folder.path()).unwrap();
+    let warning = &checkpoint.warnings()[0];
+    let expected = "does not name four.safetensors, three.safetensors; not used";
+    assert!(warning.ends_with(expected), "{warning}");
 
     safetensors(
         &folder.path().join("two.safetensors"),

@@ -246,7 +246,7 @@ impl Buffer {
     }
 
     /// Overwrites one row of a float32 tensor.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn write_row_f32(&mut self, row: usize, values: &[f32]) -> Result<(), DeviceError> {
         let (len, start) = (self.row_elements, row.saturating_mul(self.row_elements));
         let target = if values.len() == len {

@@ -2,6 +2,7 @@
 
 use super::copies::CopyCommand;
 use super::kept::{EngineId, KeptCounters, KeptError};
+use super::pool_usage::PoolUsage;
 use super::running::RequestHandle;
 use super::ticket::Turnstile;
 use super::worker::{Command, Submission};
@@ -79,6 +80,16 @@ impl Client {
     /// Tells which thread answers.
     pub(super) fn served_by(&self, thread: ThreadId) {
         let _ = self.thread.set(thread);
+    }
+
+    /// As [`Engine::pool_usage`](super::Engine::pool_usage).
+    pub(super) fn pool_usage(&self) -> Option<PoolUsage> {
+        if self.thread.get() == Some(&std::thread::current().id()) {
+            return None;
+        }
+        let (reply, answer) = sync_channel(1);
+        self.commands.send(Command::PoolUsage(reply)).ok()?;
+        answer.recv().ok()
     }
 
     /// As [`Engine::submit`](super::Engine::submit).

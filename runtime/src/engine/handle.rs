@@ -7,6 +7,7 @@ use super::core::{self, Core};
 use super::kept::{Kept, KeptStats};
 use super::limits;
 use super::options::EngineOptions;
+use super::pool_usage::PoolUsage;
 use super::running::RequestHandle;
 use super::worker::{self, Command};
 use crate::error::LoadError;
@@ -245,6 +246,23 @@ impl Engine {
     #[must_use]
     pub fn kept_states(&self) -> KeptStats {
         self.shared.client.counters.read()
+    }
+
+    /// How full the pools are, between two steps: waits for the one that runs. `None` when the engine has stopped, and
+    /// for a draft source or an observer, which are asked during a step.
+    ///
+    /// ```no_run
+    /// # use pawl::{Engine, EngineOptions, LoadOptions, Model};
+    /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// # let engine = Engine::new(model, &EngineOptions::default())?;
+    /// if let Some(usage) = engine.pool_usage() {
+    ///     println!("{} of {} cache blocks are free", usage.free_blocks, usage.blocks);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn pool_usage(&self) -> Option<PoolUsage> {
+        self.shared.client.pool_usage()
     }
 
     /// Reads a state that [`Kept::save`] wrote, in this process or another, so that a request can continue from it. Room

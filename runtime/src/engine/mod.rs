@@ -16,6 +16,7 @@ mod limits;
 mod observe;
 mod options;
 pub(crate) mod pack;
+mod pool_usage;
 pub(crate) mod pools;
 mod running;
 mod stats;
@@ -35,5 +36,6 @@ pub use observe::{
     CacheTensor, Draw, ObservedRow, ObservedStep, Observer, StepObserver, StepTimes,
 };
 pub use options::EngineOptions;
+pub use pool_usage::PoolUsage;
 pub use running::{Canceller, RequestHandle};
 pub use stats::RequestStats;

@@ -5,12 +5,13 @@ use super::client::Client;
 use super::copies::CopyCommand;
 use super::core::Core;
 use super::error::EngineError;
+use super::pool_usage::PoolUsage;
 use super::step::Outcome;
 use super::ticket::Ticket;
 use crate::ids::RequestId;
 use crate::request::Prepared;
 use crate::speculate::SpeculationStats;
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Failed steps in a row after which every request is failed: the state is whole, but nothing moves.
@@ -27,6 +28,8 @@ pub(super) enum Command {
     Release(RequestId),
     /// Copy a state.
     Copy(CopyCommand),
+    /// Tell how full the pools are.
+    PoolUsage(SyncSender<PoolUsage>),
     /// End every request and the thread.
     Shutdown,
 }
@@ -95,6 +98,10 @@ fn take_commands(core: &mut Core, commands: &Receiver<Command>) -> bool {
             Command::Cancel(id) => core.cancel(id),
             Command::Release(id) => core.release_kept(id),
             Command::Copy(command) => core.copy(command),
+            Command::PoolUsage(reply) => {
+                // Who asked may have gone.
+                let _ = reply.send(core.pool_usage());
+            }
             Command::Shutdown => return false,
         }
     }

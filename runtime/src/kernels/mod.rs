@@ -4,6 +4,8 @@
 //! and a thin wrapper (`operator.rs`) that checks every input before the kernel touches memory.
 
 mod batch;
+#[cfg(test)]
+mod canary;
 mod causal_conv;
 mod error;
 mod gated_delta_net;

@@ -174,10 +174,11 @@ impl StatePlan {
                     group_plan(group, element.size()).map(|plan| groups.push(plan))
                 }
             };
-            planned.ok_or_else(too_large)?;
+            let key = format!("model.decoder.state_groups[{index}]: ");
+            planned.ok_or_else(|| too_large(file, &key))?;
         }
         let (per_request, all_requests) =
-            totals(&groups, window, requests).ok_or_else(too_large)?;
+            totals(&groups, window, requests).ok_or_else(|| too_large(file, ""))?;
         Ok(Self {
             model_type: config.model.kind.clone(),
             window,
@@ -190,9 +191,13 @@ impl StatePlan {
     }
 }
 
-fn too_large() -> LoadError {
+/// `key` is where the state is declared, where one group alone is too large.
+fn too_large(file: &Path, key: &str) -> LoadError {
     LoadError::Memory {
-        reason: "the state is larger than 2^64 bytes".to_owned(),
+        reason: format!(
+            "`{}`: {key}the state is larger than 2^64 bytes",
+            file.display()
+        ),
     }
 }
 

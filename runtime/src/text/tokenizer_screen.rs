@@ -28,7 +28,9 @@ struct Pipeline {
 
 /// Refuses a file that asks for too much; says what and where.
 pub(super) fn screen(bytes: &[u8]) -> Result<(), String> {
-    let pipeline: Pipeline = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    // As text: of bytes, what is skipped would not be looked at.
+    let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    let pipeline: Pipeline = serde_json::from_str(text).map_err(|error| error.to_string())?;
     for (section, parts) in [
         ("normalizer", vec![&pipeline.normalizer]),
         (

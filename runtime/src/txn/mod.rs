@@ -30,7 +30,7 @@ mod outcome;
 mod participant;
 mod snapshot;
 mod step;
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod tests;
 mod transfer;
 
@@ -43,3 +43,5 @@ pub(crate) use outcome::{RowOutcome, StepOutcome};
 pub(crate) use participant::{Participant, ParticipantError, Permit, Seat};
 pub(crate) use snapshot::{FixedSnapshot, PagedSnapshot, Snapshot};
 pub(crate) use step::{Accepted, Keep, Prepared, Reserved, Step, StepBuffers, Validated};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use tests::play;

@@ -22,8 +22,16 @@ use pawl_builder::{BuildError, BuildReport, BuildRequest, build};
 use show::Bar;
 use thiserror::Error;
 
+/// Exit code for everything that was refused or failed.
+const FAILED: u8 = 2;
+/// Exit code when the reader of a help text has gone: what a shell reports of a process that ends by SIGPIPE.
+const READER_GONE: u8 = 141;
+
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(answer) => return tell(&answer),
+    };
     let request = args.request();
     let outcome = run(&request);
     if outcome.is_err() && request.interrupt.is_stopped() {
@@ -39,7 +47,20 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             let _ = writeln!(io::stderr(), "error: {error}");
-            ExitCode::from(2)
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Prints a help text, or what is wrong with the command line.
+fn tell(answer: &clap::Error) -> ExitCode {
+    match answer.print() {
+        Ok(()) if answer.use_stderr() => ExitCode::from(FAILED),
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(READER_GONE),
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "error: standard output: {error}");
+            ExitCode::from(FAILED)
         }
     }
 }

@@ -25,12 +25,19 @@ pub(crate) struct Args {
         long,
         value_name = "W",
         default_value_t = 8,
+        allow_negative_numbers = true,
         requires = "plan",
         conflicts_with = "model"
     )]
     window: u32,
     /// Requests to plan for, each of which may capture; by default as many as the file says.
-    #[arg(long, value_name = "N", requires = "plan", conflicts_with = "model")]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        requires = "plan",
+        conflicts_with = "model"
+    )]
     rows: Option<NonZeroUsize>,
     /// Prints one JSON object.
     #[arg(long)]

@@ -1,12 +1,15 @@
 //! Chores that are lists of commands.
 
-use crate::{ChoreError, deps, examples, setup, size};
+use crate::{ChoreError, deps, examples, fuzz, setup, size};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
 /// Text that the shipped checkpoint continues in the demonstration.
 const DEMO_PROMPT: &str = "def read_lines(path):\n    \"\"\"Return the lines of a file.\"\"\"\n";
+
+/// Seconds for each fuzz target in continuous integration.
+const FUZZ_SECONDS: u32 = 20;
 
 /// Exports the shipped checkpoint and generates from it, without drafts and with them.
 pub(crate) fn demo(root: &Path) -> Result<(), ChoreError> {
@@ -112,8 +115,39 @@ pub(crate) fn ci(root: &Path) -> Result<(), ChoreError> {
     run(&mut docs)?;
     demo_with(root, "dev")?;
     test(root)?;
+    fuzz::run(root, None, FUZZ_SECONDS)?;
     println!("ci: ok in {} s", start.elapsed().as_secs());
     Ok(())
+}
+
+/// A long run of requests, after which nothing may be left over.
+pub(crate) fn soak(root: &Path, requests: u32) -> Result<(), ChoreError> {
+    let library = setup::ensure(root)?;
+    // The runtime is optimised in every profile; here its assertions are on.
+    let program = ["run", "--package", "pawl-tests", "--bin", "soak"];
+    let mut soak = cargo_command(root, &program);
+    soak.args(["--", &requests.to_string()])
+        .env("ORT_DYLIB_PATH", &library);
+    run(&mut soak)
+}
+
+/// The platform that the toolchain builds for by default.
+pub(crate) fn host() -> Result<String, ChoreError> {
+    let version = output(Command::new("rustc").arg("-vV"))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned)
+        .ok_or_else(|| ChoreError::Command("rustc -vV names no host".to_owned()))
+}
+
+/// What a command prints.
+pub(crate) fn output(command: &mut Command) -> Result<String, ChoreError> {
+    let line = describe(command);
+    let failed = |what: &dyn std::fmt::Display| ChoreError::Command(format!("{line}: {what}"));
+    let output = command.output().map_err(|error| failed(&error))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(failed(&String::from_utf8_lossy(&output.stderr))),
+    }
 }
 
 fn has_nextest(root: &Path) -> bool {
@@ -125,13 +159,13 @@ fn cargo(root: &Path, args: &[&str]) -> Result<(), ChoreError> {
     run(&mut cargo_command(root, args))
 }
 
-fn cargo_command(root: &Path, args: &[&str]) -> Command {
+pub(crate) fn cargo_command(root: &Path, args: &[&str]) -> Command {
     let mut command = Command::new("cargo");
     command.args(args).current_dir(root);
     command
 }
 
-fn run(command: &mut Command) -> Result<(), ChoreError> {
+pub(crate) fn run(command: &mut Command) -> Result<(), ChoreError> {
     let line = describe(command);
     println!("$ {line}");
     let status = command
@@ -144,7 +178,7 @@ fn run(command: &mut Command) -> Result<(), ChoreError> {
 }
 
 /// The command as a person would type it, program path shortened to its name.
-fn describe(command: &Command) -> String {
+pub(crate) fn describe(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program
         .file_name()

@@ -15,6 +15,10 @@ const DIRECTION: &[(&str, &[&str])] = &[
     ("pawl-cli", &["pawl"]),
     ("xtask", &[]),
     ("pawl-tests", &["pawl", "pawl-builder"]),
+    (
+        "pawl-fuzz",
+        &["genai_config_schema", "pawl", "pawl-builder"],
+    ),
 ];
 
 /// Packages that may depend on the `ort` crate.

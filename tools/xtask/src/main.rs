@@ -4,7 +4,10 @@
 mod chores;
 mod deps;
 mod examples;
+mod fuzz;
+mod memory;
 mod mistakes;
+mod sanitize;
 mod setup;
 mod size;
 mod source;
@@ -30,6 +33,26 @@ enum Chore {
     Test,
     /// Runs what continuous integration runs: format, lints, boundaries, tests, documentation.
     Ci,
+    /// Runs fuzz targets with libFuzzer; needs a C++ compiler.
+    Fuzz {
+        /// Which target; all of them, in turn, without one.
+        target: Option<String>,
+        /// How long to run each.
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+    },
+    /// Runs tests of unsafe code under the address sanitizer.
+    Asan,
+    /// Runs tests of unsafe code under valgrind.
+    Valgrind,
+    /// Measures the memory of an export of two gigabytes.
+    Memory,
+    /// Runs many requests of every kind; nothing may be left over.
+    Soak {
+        /// How many.
+        #[arg(long, default_value_t = 2000)]
+        requests: u32,
+    },
     /// Checks the dependency direction and the boundaries of `ort` and `unsafe`.
     Deps,
     /// Checks that every public item of the crate `pawl` has an example.
@@ -54,6 +77,11 @@ fn main() -> ExitCode {
         Chore::Demo => chores::demo(&root),
         Chore::Test => chores::test(&root),
         Chore::Ci => chores::ci(&root),
+        Chore::Fuzz { target, seconds } => fuzz::run(&root, target.as_deref(), seconds),
+        Chore::Asan => sanitize::asan(&root),
+        Chore::Valgrind => sanitize::valgrind(&root),
+        Chore::Memory => memory::check(&root),
+        Chore::Soak { requests } => chores::soak(&root, requests),
         Chore::Deps => deps::check(&root),
         Chore::Examples => examples::check(&root),
         Chore::Size => size::check(&root),

@@ -168,6 +168,8 @@ fn files_that_end_early_or_announce_too_much_are_refused() {
     assert!(with(&[3, 0, 0, 0, 0, 0, 0, 0, b'{', b'}']).contains("a header of 3 bytes"));
     assert!(with(&[0xFF; 64]).contains("header of 18446744073709551615 bytes, more than"));
     assert!(with(&100_000_001_u64.to_le_bytes()).contains("more than 100000000"));
+    let note = b"\x1b\0\0\0\0\0\0\0{\"__metadata__\":{\"a\":\"\xFF\"}} ";
+    assert!(with(note).contains("invalid safetensors header: invalid utf-8"));
     raw(&path, &format!(r#"{{"w":{ENTRY}}}"#), &[0; 7]);
     assert!(
         read(&path)

@@ -1,7 +1,10 @@
 //! Small composites of odd geometry, and a stand-in for the graph that computes state token by token.
 
-use crate::device::{Distant, ElementType, HostDevice};
+#[cfg(test)]
+use crate::device::Distant;
+use crate::device::{ElementType, HostDevice};
 use crate::exec::StepInputs;
+#[cfg(test)]
 use crate::exec::commit::tests::commit_graphs;
 use crate::ids::RequestId;
 use crate::kv::KvPool;
@@ -129,6 +132,9 @@ pub(crate) fn composite(form: Form, slots: usize, blocks: usize, head: bool) -> 
     let device = HostDevice;
     let spec = state_spec(form);
     let state = match form {
+        #[cfg(not(test))]
+        Form::Distant(_) => panic!("its graphs are made for tests only"),
+        #[cfg(test)]
         Form::Distant(count) => {
             let names = ["conv", "delta"].map(|name| format!("{name}-{count}"));
             let graphs = commit_graphs(&spec.fixed, &names.each_ref().map(String::as_str));

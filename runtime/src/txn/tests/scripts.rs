@@ -7,9 +7,14 @@ use crate::ids::RequestId;
 use crate::kv::KvPool;
 use crate::state::audit::{audit, audit_step};
 use crate::txn::{Composite, Keep, Reserved, Snapshot, StateImage, Step, StepError, StepRow};
-use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+
+mod bytes;
+#[cfg(test)]
+mod random;
+
+pub(crate) use bytes::play;
 
 const SLOTS: usize = 3;
 const BLOCKS: usize = 9;
@@ -47,43 +52,6 @@ enum Between {
     Save(u64),
     /// A request is admitted with an image that was put by, unless left in a phase.
     Restore(u64, usize, usize),
-}
-
-fn pick() -> impl Strategy<Value = Pick> {
-    (0u64..5, 1usize..7, 0usize..8, 0usize..8, 0usize..6).prop_map(
-        |(request, tokens, drafts, accepted, head)| Pick {
-            request,
-            tokens,
-            drafts,
-            accepted,
-            head,
-        },
-    )
-}
-
-fn between() -> impl Strategy<Value = Between> {
-    let request = || 0u64..5;
-    let (less, leave) = (prop_oneof![2 => Just(0), 1 => 1usize..9], || 0usize..12);
-    prop_oneof![
-        4 => Just(Between::Nothing),
-        2 => request().prop_map(Between::Release),
-        1 => (request(), request()).prop_map(|(from, to)| Between::Transfer(from, to)),
-        3 => (request(), request(), less, leave())
-            .prop_map(|(from, to, less, leave)| Between::Fork(from, to, less, leave)),
-        1 => request().prop_map(Between::Save),
-        1 => (request(), 0..SAVED, leave())
-            .prop_map(|(to, which, leave)| Between::Restore(to, which, leave)),
-    ]
-}
-
-fn turn() -> impl Strategy<Value = Turn> {
-    (prop::collection::vec(pick(), 1..5), 0usize..12, between()).prop_map(
-        |(picks, leave, between)| Turn {
-            picks,
-            leave,
-            between,
-        },
-    )
 }
 
 /// Every token of a resident, and what its head was given.
@@ -391,30 +359,4 @@ fn leave(step: Step<'_, Reserved>, kept: Option<&[Keep]>, phase: usize) -> bool 
     }
     step.publish();
     true
-}
-
-fn form() -> impl Strategy<Value = Form> {
-    prop_oneof![
-        Just(Form::Absent),
-        (1usize..=8).prop_map(Form::State),
-        (1usize..=8).prop_map(Form::Update),
-        prop::sample::select(vec![1, 3, 8]).prop_map(Form::Distant),
-    ]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-
-    #[test]
-    fn random_scripts_agree_with_token_by_token_state(
-        form in form(),
-        fixed in prop::bool::weighted(0.8),
-        head: bool,
-        turns in prop::collection::vec(turn(), 1..40),
-    ) {
-        let mut script = Script::new(form, fixed, head);
-        for turn in &turns {
-            script.turn(turn);
-        }
-    }
 }

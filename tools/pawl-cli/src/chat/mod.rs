@@ -37,7 +37,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
     /// Most tokens of one answer.
-    #[arg(long, value_name = "N", default_value_t = 1024)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1024,
+        value_parser = clap::value_parser!(u64).range(1..),
+        allow_negative_numbers = true
+    )]
     max_new_tokens: u64,
     #[command(flatten)]
     sampling: SamplingArgs,

@@ -8,7 +8,7 @@ const COMMIT: &str = "runtime/src/state/commit.rs";
 const POOL: &str = "runtime/src/state/pool.rs";
 const LAYOUT: &str = "runtime/src/state/layout.rs";
 
-const SCRIPTS: &str = "txn::tests::scripts::random_scripts_agree_with_token_by_token_state";
+const SCRIPTS: &str = "txn::tests::scripts::random::random_scripts_agree_with_token_by_token_state";
 const PARTIAL: &str = "txn::tests::phases::a_partial_prefix_moves_tokens_state_and_cache_together";
 const RELEASED: &str = "txn::tests::phases::a_released_slot_reads_zero_and_its_handle_is_stale";
 

@@ -12,7 +12,7 @@ const STEP: &str = "runtime/src/txn/step.rs";
 const SEAT: &str = "runtime/src/txn/participant.rs";
 const AUDIT: &str = "runtime/src/state/audit.rs";
 
-const SCRIPTS: &str = "txn::tests::scripts::random_scripts_agree_with_token_by_token_state";
+const SCRIPTS: &str = "txn::tests::scripts::random::random_scripts_agree_with_token_by_token_state";
 const WINS: &str = "txn::tests::trees::whoever_wins";
 const PARTIAL: &str = "txn::tests::phases::a_partial_prefix_moves_tokens_state_and_cache_together";
 
