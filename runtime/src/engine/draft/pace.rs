@@ -22,6 +22,8 @@ pub(super) struct Pace {
 struct Sum {
     seconds: f64,
     tokens: f64,
+    /// Steps, older ones counting less.
+    weight: f64,
     steps: u32,
 }
 
@@ -55,9 +57,10 @@ impl Pace {
         let tokens: usize = delivered.iter().map(|told| told.round.accepted + 1).sum();
         let sum = self.sum_mut(kind);
         // A step that was interrupted says nothing about its kind.
-        if sum.steps >= ENOUGH && time.as_secs_f64() > 4.0 * sum.seconds * (1.0 - KEPT) {
+        if sum.steps >= ENOUGH && time.as_secs_f64() > 4.0 * sum.seconds / sum.weight {
             return;
         }
+        sum.weight = sum.weight * KEPT + 1.0;
         sum.seconds = sum.seconds * KEPT + time.as_secs_f64();
         sum.tokens = sum.tokens * KEPT + tokens as f64;
         sum.steps = sum.steps.saturating_add(1);

@@ -27,9 +27,6 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let failed = |error: &dyn ToString| CliError::file(&args.file, error.to_string());
-    let text = read(&args.file).map_err(|error| failed(&error))?;
-    let trace = Trace::from_json(&text).map_err(|reason| failed(&reason))?;
-    let page = draw::page(&trace).map_err(|error| failed(&error))?;
     let out = match &args.out {
         Some(out) => out.clone(),
         None => args.file.with_extension("html"),
@@ -37,6 +34,9 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     if out == args.file {
         return Err(CliError::Usage("--out is the trace itself".to_owned()));
     }
+    let text = read(&args.file).map_err(|error| failed(&error))?;
+    let trace = Trace::from_json(&text).map_err(|reason| failed(&reason))?;
+    let page = draw::page(&trace).map_err(|error| failed(&error))?;
     std::fs::write(&out, page).map_err(|error| CliError::file(&out, error))
 }
 
