@@ -3,6 +3,7 @@
 mod audit;
 pub(crate) mod fixture;
 mod guests;
+mod ngram;
 mod phases;
 mod scripts;
 mod trees;

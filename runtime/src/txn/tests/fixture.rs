@@ -8,7 +8,7 @@ use crate::kv::KvPool;
 use crate::model::spec::{
     CheckpointSpec, FixedBuffers, FixedSpec, PagedBuffers, PagedNames, PagedSpec, StateSpec,
 };
-use crate::state::{StatePool, audit::audit};
+use crate::state::{RowBytes, StatePool, audit::audit};
 use crate::txn::{Composite, Keep, Reserved, Step};
 use genai_config_schema::{
     CheckpointAlignment, CheckpointForm, StateDecay, StateLayout, StateOperator,
@@ -77,6 +77,7 @@ pub(crate) fn state_spec(form: Form) -> StateSpec {
             Form::Absent | Form::State(_) | Form::Update(_) => StateLayout::Bank,
         },
         element: ElementType::F32,
+        fresh: 0,
         input: name.to_owned(),
         output: format!("present.{name}"),
         row_shape,
@@ -360,7 +361,7 @@ pub(crate) fn bits(composite: &Composite) -> BTreeMap<RequestId, Vec<Vec<u32>>> 
             .committed_rows(request)
             .unwrap()
             .into_iter()
-            .map(bits_of)
+            .map(|row| bits_of(&row.numbers()))
             .collect()
     };
     composite
@@ -371,13 +372,14 @@ pub(crate) fn bits(composite: &Composite) -> BTreeMap<RequestId, Vec<Vec<u32>>> 
 
 /// Compares committed fixed state with the naive model: convolution bit for bit, recurrence to 1e-6, because replay may
 /// fuse products and sums where the model rounds twice.
-pub(crate) fn assert_rows(rows: &[&[f32]], tokens: &[u32]) {
+pub(crate) fn assert_rows(rows: &[RowBytes<'_>], tokens: &[u32]) {
     let (conv, delta) = sequential(tokens);
     let [found_conv, found_delta] = rows else {
         panic!("two tensors")
     };
+    let (found_conv, found_delta) = (found_conv.numbers(), found_delta.numbers());
     assert_eq!(
-        bits_of(found_conv),
+        bits_of(&found_conv),
         bits_of(&conv),
         "convolution after {tokens:?}"
     );

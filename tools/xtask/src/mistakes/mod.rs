@@ -8,6 +8,7 @@ mod cases;
 mod copy;
 mod engine;
 mod graphs;
+mod ngram;
 mod run;
 mod state;
 mod step;
@@ -73,6 +74,8 @@ fn all() -> impl Iterator<Item = &'static Mistake> {
         engine::DRAFTS,
         graphs::KERNELS,
         graphs::EXPORTS,
+        ngram::HISTORIES,
+        ngram::WHOLE_MODELS,
     ];
     tables.into_iter().flatten()
 }
