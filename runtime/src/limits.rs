@@ -16,6 +16,9 @@ pub(crate) const GRAPH_TEXT_BYTES: u64 = 64 << 20;
 /// Bytes of the extents of one tensor in a graph.
 pub(crate) const GRAPH_SHAPE_BYTES: u64 = 1 << 10;
 
+/// Bytes of a file of measured costs.
+pub(crate) const COSTS_BYTES: u64 = 4 << 20;
+
 /// Bytes of `tokenizer.json`.
 pub(crate) const TOKENIZER_BYTES: u64 = 64 << 20;
 /// Steps of a tokenizer's pipeline: normalizers, pre-tokenizers, post-processors, decoders.

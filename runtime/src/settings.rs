@@ -50,6 +50,13 @@ const DRAFT_POLICY: Setting = Setting {
     meaning: "`adaptive` drafts as much as pays, `fixed` always as much as allowed; without it adaptive",
 };
 
+/// What steps cost.
+const COST_FOLDER: Setting = Setting {
+    name: "PAWL_COST_FOLDER",
+    meaning: "folder that keeps what steps cost, by model and machine, for adaptive drafting; `off` keeps nothing; without it \
+              the command line uses the user's cache folder, and programs that embed Pawl keep nothing",
+};
+
 /// Audits of the engine.
 const AUDIT: Setting = Setting {
     name: "PAWL_AUDIT",
@@ -64,7 +71,14 @@ const AUDIT: Setting = Setting {
 /// ```
 #[must_use]
 pub fn settings() -> &'static [Setting] {
-    &[LIBRARY, THREADS, SPECULATION, DRAFT_POLICY, AUDIT]
+    &[
+        LIBRARY,
+        THREADS,
+        SPECULATION,
+        DRAFT_POLICY,
+        COST_FOLDER,
+        AUDIT,
+    ]
 }
 
 /// A variable whose value cannot be understood.
@@ -107,6 +121,12 @@ pub(crate) fn draft_policy() -> Result<Option<DraftPolicy>, SettingError> {
     read(DRAFT_POLICY)
         .map(|value| parse(DRAFT_POLICY, value, expected))
         .transpose()
+}
+
+/// `PAWL_COST_FOLDER`: `None` where it is not set, `Some(None)` where nothing is to be kept.
+pub(crate) fn cost_folder() -> Option<Option<PathBuf>> {
+    let folder = read(COST_FOLDER)?;
+    Some((folder != "off").then(|| PathBuf::from(folder)))
 }
 
 /// A value of a type that can be written as text.

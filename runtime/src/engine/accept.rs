@@ -7,7 +7,7 @@ use crate::ids::RequestId;
 use crate::request::{Advance, RequestError};
 use crate::sample::{Sampler, Scratch};
 use crate::schedule::{RowPlan, StepPlan};
-use crate::speculate::{Choice, DraftTree, Proposal, Round, Rows, Source, verify_tree};
+use crate::speculate::{Choice, DraftTree, Policy, Proposal, Round, Rows, Source, verify_tree};
 use crate::txn::{Keep, StepRow};
 use std::num::NonZeroUsize;
 
@@ -295,13 +295,22 @@ pub(super) fn progress(
                 (Some(advance), Some(Ok(Delivery { tokens, text })))
             }
         };
+        let policy = Policy {
+            source: row.choice.source,
+            drafts: row.choice.drafts,
+            width: row.choice.width,
+            why: row.choice.why.to_string(),
+        };
         let (request, round, draws, ran) = (row.request, row.round, row.draws, row.ran);
         delivered.extend(told.map(|told| Delivered {
             request,
             round,
             draws,
             ran,
+            arm: active.proposal.arm,
+            confidences: std::mem::take(&mut active.proposal.confidences),
             why: active.proposal.why,
+            next: policy,
             told,
         }));
         changes.push(Change {

@@ -10,7 +10,8 @@ use crate::ids::RequestId;
 use crate::request::{Advance, Cursor, Event, FinishReason, Prepared, RequestError, Reuse, Usage};
 use crate::sample::Sampler;
 use crate::schedule::RequestView;
-use crate::speculate::{DraftTree, Drafts, Proposal, Round};
+use crate::speculate::control::{self, Why};
+use crate::speculate::{DraftTree, Drafts, Policy, Proposal, Round};
 use crate::txn::{Participant, ParticipantError, Permit};
 use std::sync::Arc;
 use std::time::Instant;
@@ -251,8 +252,14 @@ pub(super) struct Delivered {
     pub(super) draws: Vec<Draw>,
     /// The drafts that were run.
     pub(super) ran: DraftTree,
+    /// Who made them, as the controller knows it.
+    pub(super) arm: Option<control::Source>,
+    /// How sure that was of the first ones.
+    pub(super) confidences: Vec<f32>,
     /// Why they were made as they were.
-    pub(super) why: &'static str,
+    pub(super) why: Option<Why>,
+    /// What was decided for the next step.
+    pub(super) next: Policy,
     pub(super) told: Result<Delivery, RequestError>,
 }
 

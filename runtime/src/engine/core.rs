@@ -1,7 +1,7 @@
 //! Everything an engine owns, on its one thread.
 
 use super::active::Active;
-use super::draft::Sources;
+use super::draft::{CostStore, Governor, Measured, Sources};
 use super::error::EngineError;
 use super::kept::{KeptCounters, KeptStates};
 use super::observe::{Observer, StepTimes};
@@ -37,6 +37,10 @@ pub(super) struct Core {
     pub(super) scratch: Scratch,
     /// Where drafts come from.
     pub(super) sources: Sources,
+    /// How many there are.
+    pub(super) governor: Governor,
+    /// Of the last step.
+    pub(super) measured: Measured,
     pub(super) speculation: EffectiveSpeculation,
     pub(super) totals: SpeculationStats,
     /// Whether the invariants are checked around every step.
@@ -54,6 +58,7 @@ impl Core {
         mut model: Model,
         options: &EngineOptions,
         speculation: EffectiveSpeculation,
+        costs: CostStore,
     ) -> Result<Self, EngineError> {
         let planned = &model.limits;
         let extent = PoolExtent {
@@ -76,6 +81,12 @@ impl Core {
             inputs: StepInputs::default(),
             outputs: StepOutputs::default(),
             scratch: Scratch::default(),
+            governor: Governor::new(
+                speculation.clone(),
+                (limits.step_rows, limits.max_scheduled_tokens),
+                costs,
+            ),
+            measured: Measured::default(),
             sources: Sources::of(speculation.mode, head),
             speculation,
             totals: SpeculationStats::default(),
@@ -132,6 +143,7 @@ impl Core {
             composite,
             kept,
             sources,
+            governor,
             ..
         } = self;
         self.requests.retain_mut(|active| {
@@ -142,6 +154,7 @@ impl Core {
             }
             if active.is_finished() {
                 sources.forget(active.id);
+                governor.forget(active.id);
             }
             if active.is_finished() && active.resident {
                 // A resident request is known to the composite, so its release cannot be refused.

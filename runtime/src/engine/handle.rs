@@ -15,9 +15,11 @@ use crate::request::{Request, SubmitError};
 use crate::sample::SamplingParams;
 use crate::saved::{self, Layout, StateFileError};
 use crate::settings;
+use crate::speculate::control::CostKey;
 use crate::speculate::{EffectiveSpeculation, SpeculationStats};
 use crate::text::Tokenizer;
-use std::path::Path;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -75,11 +77,14 @@ impl Engine {
         options.audit = options.audit.or(settings::audit()?);
         let heads = speculation.mode.heads();
         let layout = Layout::of(&model, model.limits.sequence, heads);
+        options.cost_folder = options.cost_folder.or(settings::cost_folder().flatten());
+        let costs = cost_store(&model, &options);
         let totals = Arc::new(Mutex::new(SpeculationStats::default()));
-        let core =
-            Core::new(model, &options, speculation.clone()).map_err(|error| LoadError::Memory {
+        let core = Core::new(model, &options, speculation.clone(), costs).map_err(|error| {
+            LoadError::Memory {
                 reason: error.to_string(),
-            })?;
+            }
+        })?;
         let counters = Arc::clone(&core.counters);
         let (commands, receiver) = channel();
         let thread = std::thread::Builder::new()
@@ -309,4 +314,25 @@ impl Drop for Shared {
             let _ = thread.join();
         }
     }
+}
+
+/// Where the costs of steps are kept, if they are: by model and machine.
+fn cost_store(model: &Model, options: &EngineOptions) -> Option<(PathBuf, CostKey)> {
+    let folder = options.cost_folder.clone()?;
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let threads = model.threads.map_or(cores, NonZeroUsize::get);
+    let key = CostKey {
+        model: model.fingerprint.to_string(),
+        machine: format!("{}, {cores} cores, {threads} threads", processor()),
+    };
+    Some((folder, key))
+}
+
+/// The name of the processor, or of its architecture where the system does not tell.
+fn processor() -> String {
+    let known = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let mut lines = known.lines().filter_map(|line| line.split_once(':'));
+    let name = lines.find(|(key, _)| key.trim() == "model name");
+    name.map_or(std::env::consts::ARCH, |(_, name)| name.trim())
+        .to_owned()
 }

@@ -262,8 +262,9 @@ impl ObservedRow<'_> {
 
     /// Why so many drafts were made, in words.
     #[must_use]
-    pub fn why(&self) -> &'static str {
-        self.told.map_or("", |told| told.why)
+    pub fn why(&self) -> String {
+        let why = self.told.and_then(|told| told.why);
+        why.map_or_else(String::new, |why| why.to_string())
     }
 
     /// The fixed state after `past + kept` tokens, copied out.

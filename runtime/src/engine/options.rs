@@ -2,8 +2,10 @@
 
 use super::observe::{Observer, StepObserver};
 use crate::limits::UNFINISHED;
+use crate::settings;
 use crate::speculate::{DraftPolicy, Speculation, Wanted};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// How an engine schedules its steps. Defaults come from the model's `engine.dynamic_batching` section.
@@ -33,6 +35,9 @@ pub struct EngineOptions {
     /// Whether the number of drafts follows what they bring; `None` takes `PAWL_DRAFT_POLICY`, else
     /// [`DraftPolicy::Adaptive`].
     pub draft_policy: Option<DraftPolicy>,
+    /// A folder that keeps what steps cost, by model and machine, so that adaptive drafting starts with it; `None` keeps
+    /// nothing but where `PAWL_COST_FOLDER` says. Written when the engine ends.
+    pub cost_folder: Option<PathBuf>,
     /// Whether to check the invariants of the state around every step; `None` takes `PAWL_AUDIT`, else checks in builds
     /// with debug assertions only.
     pub audit: Option<bool>,
@@ -50,6 +55,7 @@ impl Default for EngineOptions {
             max_drafts: None,
             tree_nodes: None,
             draft_policy: None,
+            cost_folder: None,
             audit: None,
             observer: None,
         }
@@ -146,6 +152,30 @@ impl EngineOptions {
     #[must_use]
     pub fn draft_policy(mut self, policy: DraftPolicy) -> Self {
         self.draft_policy = Some(policy);
+        self
+    }
+
+    /// Keeps what steps cost in a folder, from one process to the next.
+    ///
+    /// ```
+    /// let options = pawl::EngineOptions::default().cost_folder("costs");
+    /// assert!(options.cost_folder.is_some());
+    /// ```
+    #[must_use]
+    pub fn cost_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.cost_folder = Some(folder.into());
+        self
+    }
+
+    /// Keeps what steps cost where `PAWL_COST_FOLDER` says, or else in a folder.
+    ///
+    /// ```
+    /// let options = pawl::EngineOptions::default().cost_folder_or("costs");
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn cost_folder_or(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.cost_folder = settings::cost_folder().unwrap_or_else(|| Some(folder.into()));
         self
     }
 

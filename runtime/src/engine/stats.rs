@@ -1,6 +1,6 @@
 //! Where a request's time went.
 
-use crate::speculate::{Round, SpeculationStats, Spent};
+use crate::speculate::{Policy, Round, SpeculationStats, Spent};
 use std::time::{Duration, Instant};
 
 /// What running a request took.
@@ -53,6 +53,11 @@ impl Clock {
         self.steps += 1;
         self.first_token.get_or_insert(now);
         self.last_token = Some(now);
+    }
+
+    /// What was decided for the next step.
+    pub(super) fn decided(&mut self, next: &Policy) {
+        self.speculation.policy = Some(next.clone());
     }
 
     /// Drafts are not made any more as they were asked for.

@@ -4,7 +4,7 @@ use super::accept;
 use super::accept::{Candidates, Decided};
 use super::active::{Active, Delivered};
 use super::core::Core;
-use super::draft::{Drafting, OPEN, Sources};
+use super::draft::{Drafted, Drafting, OPEN};
 use super::error::EngineError;
 use super::observe::StepTimes;
 use super::pack::{self, LogitsOf};
@@ -12,9 +12,9 @@ use crate::exec::Capture;
 use crate::ids::RequestId;
 use crate::request::RequestError;
 use crate::schedule::{RowPlan, StepPlan};
-use crate::speculate::{Choice, EffectiveSpeculation, Source};
+use crate::speculate::{Source, control};
 use crate::txn::{Keep, StepRow};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Whether there was anything to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,8 @@ impl Core {
             self.check_books(&before, published.is_ok())?;
         }
         let delivered = published?;
+        self.measure(&plan, now.elapsed());
+        self.governor.learn(&self.measured, &delivered);
         self.count_waits(&plan, now);
         self.show(&plan, &delivered);
         self.deliver(&plan, delivered);
@@ -95,7 +97,7 @@ impl Core {
             outputs,
             scratch,
             sources,
-            speculation,
+            governor,
             ..
         } = self;
         let mut step = composite
@@ -117,7 +119,8 @@ impl Core {
         let found = (&*outputs, model.decoder.vocab());
         let mut decided = accept::decide(plan, &rows, requests, found, scratch);
         let start = Instant::now();
-        choose(&mut decided, requests, (sources, speculation));
+        governor.choose(&mut decided, requests, sources);
+        let mut by_source = Vec::new();
         sources.propose(&mut Drafting {
             step: &mut step,
             rows: &mut decided,
@@ -125,9 +128,12 @@ impl Core {
             hidden: &outputs.hidden,
             scratch,
             vocab: model.decoder.vocab(),
+            governor,
             passes: &mut draft_passes,
+            spent: &mut by_source,
         })?;
         let draft = start.elapsed();
+        self.measured.drafting = drafted(&decided, &by_source);
         let keeps: Vec<Keep> = decided.iter().map(Decided::keep).collect();
         let (progress, delivered) = accept::progress(decided, requests);
         step.join(Box::new(progress));
@@ -187,10 +193,20 @@ impl Core {
         waiting + chained.min(active.ceiling().saturating_sub(row.past()))
     }
 
+    /// What the step that was just published cost.
+    fn measure(&mut self, plan: &StepPlan, elapsed: Duration) {
+        let decodes = plan.rows.iter().all(|row| !row.is_prefill);
+        let contexts = plan.rows.iter().map(|row| row.tokens.end);
+        self.measured.tokens = if decodes { plan.num_tokens() } else { 0 };
+        self.measured.context = contexts.max().unwrap_or(0);
+        self.measured.step = elapsed.saturating_sub(self.times.draft);
+    }
+
     /// Notes which sources are not asked any more, and what they hold.
     fn note_sources(&mut self) {
         self.totals.held_bytes = u64::try_from(self.sources.bytes()).unwrap_or(u64::MAX);
         for (source, reason) in self.sources.news() {
+            self.governor.disable(source);
             let reason = format!("{source}: {reason}");
             self.totals.fall_back(&reason, 1);
             for active in &mut self.requests {
@@ -208,6 +224,7 @@ impl Core {
         for Delivered {
             request,
             round,
+            next,
             told,
             ..
         } in delivered
@@ -220,6 +237,8 @@ impl Core {
                     self.sources.learn(&round);
                     self.totals.count(&round);
                     active.clock.drew(now, &round, &spent);
+                    active.clock.decided(&next);
+                    self.totals.policy = Some(next);
                     active.deliver(delivery);
                 }
                 Err(error) => active.fail(error),
@@ -232,29 +251,32 @@ fn is_planned(plan: &StepPlan, id: RequestId) -> bool {
     plan.rows.iter().any(|row| row.request == id)
 }
 
-/// Decides, for every row that drew tokens, where drafts for the next step come from and how many.
-fn choose(
-    rows: &mut [Decided],
-    requests: &[Active],
-    (sources, speculation): (&Sources, &EffectiveSpeculation),
-) {
-    for row in rows.iter_mut().filter(|row| row.room > 0) {
-        let active = requests.iter().find(|active| active.id == row.request);
-        let own = active.is_some_and(|active| active.drafts.is_some());
-        let source = [
-            (own && speculation.max_drafts > 0).then_some(Source::Caller),
-            sources.has(Source::Head).then_some(Source::Head),
-            sources.has(Source::Lookup).then_some(Source::Lookup),
-        ];
-        let source = source.into_iter().flatten().next();
-        let tail = source == Some(Source::Head) && sources.has(Source::Lookup);
-        row.choice = Choice {
-            source,
-            tail: tail.then_some(Source::Lookup),
-            drafts: speculation.max_drafts,
-            width: speculation.width,
-            nodes: speculation.tree_nodes,
-            why: "fixed",
+/// What was drafted in a step by each kind of source, and how long that took.
+fn drafted(rows: &[Decided], spent: &[(Source, Duration)]) -> Vec<Drafted> {
+    let time = |source: control::Source| {
+        let parts: &[Source] = match source {
+            control::Source::Caller => &[Source::Caller],
+            control::Source::Lookup | control::Source::Shared => &[Source::Lookup],
+            control::Source::Head => &[Source::Head],
+            control::Source::HeadThenLookup => &[Source::Head, Source::Lookup],
         };
-    }
+        let parts = spent.iter().filter(|(source, _)| parts.contains(source));
+        parts.map(|(_, time)| *time).sum()
+    };
+    let of = |source: control::Source| {
+        let rows = rows.iter().filter(|row| row.choice.arm == Some(source));
+        let drafts = rows.clone().map(|row| {
+            row.proposal
+                .confidences
+                .len()
+                .max(row.proposal.spine().len())
+        });
+        Some(Drafted {
+            source,
+            drafts: drafts.max()?,
+            requests: rows.count(),
+            time: time(source),
+        })
+    };
+    control::Source::ALL.into_iter().filter_map(of).collect()
 }

@@ -64,6 +64,7 @@
 //! | `SHARED_TOKENS` | 262144 | about 70 bytes each for looking up what followed them; the oldest texts are forgotten |
 //! | `UNFINISHED` | 1024 | each waiting request keeps its prompt; the caller may choose another number |
 //! | `THREADS` | 256 | a session starts all threads at once, and a number that a machine cannot have takes it down |
+//! | `COSTS_BYTES` | 4194304 | a table of as many costs as are kept takes 3 MB |
 //! | `CACHE_BYTES` | 2147483648 | a cache that nobody sized should leave room for the rest of the machine |
 //!
 //! A key/value cache whose size is not chosen takes at most half of the memory that is available, and a plan that does not

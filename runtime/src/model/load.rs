@@ -47,6 +47,8 @@ pub struct Model {
     pub(crate) limits: Limits,
     /// Of the files it was loaded from.
     pub(crate) fingerprint: Fingerprint,
+    /// Threads that one operator may use, where that was chosen.
+    pub(crate) threads: Option<NonZeroUsize>,
     plan: MemoryPlan,
     info: ModelInfo,
 }
@@ -89,6 +91,8 @@ impl Model {
         refuse_distant(&source, &*device)?;
         let info = ModelInfo::new(&source, provider, &limits);
         let fingerprint = Fingerprint::of(&source)?;
+        let session_options = &source.config.model.decoder.session_options;
+        let threads = settled_threads(session_options, options.threads)?;
         Ok(Self {
             folder: source.folder,
             config: source.config,
@@ -98,6 +102,7 @@ impl Model {
             commit,
             limits,
             fingerprint,
+            threads,
             plan,
             info,
         })

@@ -44,6 +44,7 @@ impl Model {
             limits,
             plan,
             fingerprint: Fingerprint::test(0),
+            threads: None,
         }
     }
 }

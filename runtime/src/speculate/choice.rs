@@ -1,10 +1,13 @@
 //! What is decided about the drafts of one request's next step.
 
+use super::control::{self, Why};
 use super::source::Source;
 
 /// Where drafts are to come from, and how many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
+    /// The source as the controller knows it.
+    pub(crate) arm: Option<control::Source>,
     /// Who makes them; nobody when nothing is to be drafted.
     pub(crate) source: Option<Source>,
     /// Who may add to them.
@@ -15,19 +18,20 @@ pub(crate) struct Choice {
     pub(crate) width: usize,
     /// Nodes of a tree, at most.
     pub(crate) nodes: usize,
-    /// Why, in words.
-    pub(crate) why: &'static str,
+    /// Why.
+    pub(crate) why: Why,
 }
 
 impl Default for Choice {
     fn default() -> Self {
         Self {
+            arm: None,
             source: None,
             tail: None,
             drafts: 0,
             width: 1,
             nodes: 0,
-            why: "nothing to draft",
+            why: Why::NoRoom,
         }
     }
 }

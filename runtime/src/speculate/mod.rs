@@ -6,6 +6,7 @@
 //! and without: drafts decide only how many positions one step computes.
 
 mod choice;
+pub(crate) mod control;
 mod growth;
 mod mode;
 mod rows;

@@ -1,5 +1,6 @@
 //! The kinds of sources, and what one of them proposes.
 
+use super::control::{self, Why};
 use super::rows::Rows;
 use super::tree::DraftTree;
 use serde::{Deserialize, Serialize};
@@ -41,8 +42,10 @@ pub(crate) struct Proposal {
     pub(crate) source: Option<Source>,
     /// Of the first drafts of the spine, how sure their source was, in `0.5..1`; as many as it told.
     pub(crate) confidences: Vec<f32>,
-    /// Why it is as large as it is, in words.
-    pub(crate) why: &'static str,
+    /// The source as the controller knows it.
+    pub(crate) arm: Option<control::Source>,
+    /// Why it is as large as it is; `None` before anything was decided.
+    pub(crate) why: Option<Why>,
 }
 
 impl Proposal {

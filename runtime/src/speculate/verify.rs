@@ -84,7 +84,7 @@ pub(crate) fn verify_tree<E>(
 
 #[cfg(test)]
 #[path = "verify_tests.rs"]
-mod distribution;
+pub(super) mod distribution;
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,7 @@ const LENGTH: usize = 3;
 const TEXTS: u64 = 12_000;
 
 /// A step of splitmix64, so that runs repeat.
-fn random(state: &mut u64) -> u64 {
+pub(in crate::speculate) fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut mixed = *state;
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -3,7 +3,7 @@
 use super::committed::{compare, run, twins};
 use super::equality::{Case, Tally, cases};
 use super::{BOTH, MOST, engine, engine_of, mix};
-use pawl::{DraftPolicy, DraftSource, DraftTree, EngineOptions, Speculation};
+use pawl::{DraftPolicy, DraftSource, DraftTree, Engine, EngineOptions, Speculation};
 use pawl_builder::CheckpointOption;
 use pawl_tests::export::Export;
 use pawl_tests::steps::Recorder;
@@ -74,6 +74,16 @@ fn supplied(case: &Case, seed: usize) -> pawl::Request {
     })
 }
 
+/// Requests that run together, with the engine's own trees and with trees that know their text.
+fn together(what: &str, on: &Engine, (cases, seed): (&[Case], usize), tally: &mut Tally) {
+    let own = on.generate_all(cases.iter().map(Case::plain)).unwrap();
+    let known = cases.iter().map(|case| supplied(case, seed));
+    let known = on.generate_all(known).unwrap();
+    for (case, found) in cases.iter().zip(own).chain(cases.iter().zip(known)) {
+        case.compare(what, &found.tokens, tally);
+    }
+}
+
 /// The engine's own trees of every size, and trees of the caller, alone and in batches.
 fn check(name: &str, forms: &[CheckpointOption]) {
     for form in forms {
@@ -95,14 +105,8 @@ fn check(name: &str, forms: &[CheckpointOption]) {
                 let options = options(mode).tree_nodes(nodes).prefill_chunk(33);
                 // Rows for branches beside those of the requests that run.
                 let on = engine_of(&export, ROWS, &options);
-                for (index, together) in cases.chunks(batch).enumerate() {
-                    let own = on.generate_all(together.iter().map(Case::plain)).unwrap();
-                    let known = together.iter().map(|case| supplied(case, index + nodes));
-                    let known = on.generate_all(known).unwrap();
-                    for (case, found) in together.iter().zip(own).chain(together.iter().zip(known))
-                    {
-                        case.compare(&what, &found.tokens, &mut tally);
-                    }
+                for (index, chunk) in cases.chunks(batch).enumerate() {
+                    together(&what, &on, (chunk, index + nodes), &mut tally);
                 }
                 let stats = on.speculation_stats();
                 assert!(stats.accepted > 0, "{what}: {stats:?}");

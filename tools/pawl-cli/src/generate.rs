@@ -132,6 +132,9 @@ impl SpeculationArgs {
         if let Some(nodes) = self.tree_nodes {
             options = options.tree_nodes(nodes);
         }
+        if let Some(cache) = dirs::cache_dir() {
+            options = options.cost_folder_or(cache.join("pawl"));
+        }
         if let Some(policy) = self.draft_policy {
             options = options.draft_policy(policy);
         }

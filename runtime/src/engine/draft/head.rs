@@ -99,9 +99,7 @@ impl HeadDrafter {
                 });
             } else {
                 let mut rows = self.unread(row.request).to_vec();
-                let from = row.start * width;
-                let new = drafting.hidden.get(from..from + row.kept.get() * width);
-                rows.extend_from_slice(new.unwrap_or_default());
+                rows.extend_from_slice(kept_rows(drafting.hidden, row, width));
                 self.staged.push((row.request, rows));
             }
         }
@@ -127,11 +125,9 @@ impl HeadDrafter {
             let tokens = followers(active, row, first, reading.count);
             let logits = LogitsOf::Last(usize::from(reading.drafts > 0));
             pack::push_row(&mut self.inputs, first, tokens, logits);
-            let from = row.start * width;
-            let new = drafting.hidden.get(from..from + row.kept.get() * width);
             let hidden = &mut self.inputs.hidden_states;
             hidden.extend_from_slice(waiting);
-            hidden.extend_from_slice(new.unwrap_or_default());
+            hidden.extend_from_slice(kept_rows(drafting.hidden, row, width));
         }
         let rows: Vec<usize> = readings.iter().map(|reading| reading.row).collect();
         *drafting.passes += 1;
@@ -256,7 +252,14 @@ impl Drafter for HeadDrafter {
         let (mut chains, trees) = self.starts(drafting, &readings)?;
         self.grow(drafting, trees)?;
         for depth in 1.. {
-            chains.retain(|chain| chain.drafts > depth);
+            chains.retain(|chain| {
+                let row = drafting.rows.get(chain.row);
+                let worth = row.is_some_and(|row| {
+                    let confidences = &row.proposal.confidences;
+                    drafting.governor.worth_another(&row.choice, confidences)
+                });
+                chain.drafts > depth && worth
+            });
             if chains.is_empty() {
                 break;
             }
@@ -312,6 +315,13 @@ impl Drafter for HeadDrafter {
         let rows = self.unread.values().map(Vec::capacity);
         rows.sum::<usize>() * size_of::<f32>()
     }
+}
+
+/// The decoder's hidden rows of what a row keeps.
+fn kept_rows<'a>(hidden: &'a [f32], row: &Decided, width: usize) -> &'a [f32] {
+    let from = row.start * width;
+    let rows = hidden.get(from..from + row.kept.get() * width);
+    rows.unwrap_or_default()
 }
 
 /// The tokens that the head reads with the hidden rows of `count` tokens from `first` on: each row's follower. A request

@@ -114,6 +114,18 @@ impl Drafter for LookupDrafter {
         Ok(())
     }
 
+    fn survey(&mut self, active: &Active, row: &Decided) -> Option<usize> {
+        let text = self.texts.entry(row.request).or_default();
+        text.catch_up(active);
+        let own = text.index.find(row.fresh()).map(|found| found.length);
+        let scope = active.scope.as_ref().filter(|_| self.shared.held() > 0);
+        let shared = scope.and_then(|scope| {
+            let ending = ending(&active.tokens, row.fresh());
+            self.shared.find(scope, &ending)
+        });
+        own.max(shared.map(|found| found.length))
+    }
+
     fn forget(&mut self, of: RequestId) {
         let text = self.texts.remove(&of);
         if let Some((scope, tokens)) = text.and_then(|text| text.shares) {

@@ -6,6 +6,7 @@
 
 mod branching;
 mod caller;
+mod governor;
 mod head;
 mod lookup;
 mod sources;
@@ -18,8 +19,10 @@ use crate::sample::Scratch;
 use crate::speculate::Source;
 use crate::txn::{Reserved, Step};
 use std::fmt;
+use std::time::Duration;
 
 pub(super) use branching::OPEN;
+pub(super) use governor::{CostStore, Drafted, Governor, Measured};
 pub(super) use sources::Sources;
 
 /// A source of drafts for all requests of an engine.
@@ -36,6 +39,11 @@ pub(super) trait Drafter: fmt::Debug + Send {
     /// # Errors
     /// Failures of the source as a whole. The step is discarded; rows that it cannot serve simply get no drafts.
     fn propose(&mut self, drafting: &mut Drafting<'_, '_, '_>) -> Result<(), EngineError>;
+
+    /// Tokens of the longest ending of a row that the source finds again, where it looks any up.
+    fn survey(&mut self, _active: &Active, _row: &Decided) -> Option<usize> {
+        None
+    }
 
     /// The step was published: what was staged becomes what the source keeps.
     fn publish(&mut self) {}
@@ -87,6 +95,10 @@ pub(super) struct Drafting<'d, 's, 'a> {
     pub(super) scratch: &'d mut Scratch,
     /// Tokens that exist are below this.
     pub(super) vocab: usize,
+    /// Says whether a head should draft once more.
+    pub(super) governor: &'d Governor,
     /// Counts runs of a head.
     pub(super) passes: &'d mut u64,
+    /// Time of each source.
+    pub(super) spent: &'d mut Vec<(Source, Duration)>,
 }

@@ -5,11 +5,13 @@ use super::head::HeadDrafter;
 use super::lookup::LookupDrafter;
 use super::{Cut, Drafter, Drafting};
 use crate::engine::accept::Decided;
+use crate::engine::active::Active;
 use crate::engine::error::EngineError;
 use crate::exec::Decoder;
 use crate::ids::RequestId;
 use crate::speculate::{Round, Source, Speculation};
 use crate::txn::{Participant, ParticipantError, Permit};
+use std::time::Instant;
 
 /// Failures of one source in a row after which it is not asked again.
 const MAX_FAILURES: usize = 2;
@@ -95,7 +97,10 @@ impl Sources {
     ) -> Result<(), EngineError> {
         let mut failed = None;
         for (at, drafter) in self.drafters.iter_mut().enumerate() {
-            if let Err(error) = drafter.propose(drafting) {
+            let start = Instant::now();
+            let proposed = drafter.propose(drafting);
+            drafting.spent.push((drafter.source(), start.elapsed()));
+            if let Err(error) = proposed {
                 self.failures += 1;
                 if self.failures < MAX_FAILURES {
                     return Err(error);
@@ -112,6 +117,12 @@ impl Sources {
             .iter_mut()
             .for_each(|row| tidy(row, drafting.vocab));
         Ok(())
+    }
+
+    /// Tokens of the longest match that a lookup finds for a row; `None` for none.
+    pub(in crate::engine) fn survey(&mut self, active: &Active, row: &Decided) -> Option<usize> {
+        let mut drafters = self.drafters.iter_mut();
+        drafters.find_map(|drafter| drafter.survey(active, row))
     }
 
     /// Stops asking a source. What it has proposed in this step is dropped; what it keeps in the pools stays behind.
@@ -195,7 +206,8 @@ fn tidy(row: &mut Decided, vocab: usize) {
     tree.keep(|token| usize::try_from(token).is_ok_and(|token| token < vocab));
     tree.cut(most, row.choice.nodes.max(most));
     row.proposal.source = row.choice.source.filter(|_| !row.proposal.tree.is_empty());
-    row.proposal.why = row.choice.why;
+    row.proposal.arm = row.choice.arm;
+    row.proposal.why = Some(row.choice.why);
 }
 
 /// The sources take part in the step in which they proposed.

@@ -4,7 +4,9 @@ use super::stand_in::{Bench, Law, Told};
 use crate::engine::EngineOptions;
 use crate::request::Request;
 use crate::sample::SamplingParams;
-use crate::speculate::{DraftPolicy, DraftSource, DraftTree, Speculation, SpeculationStats};
+use crate::speculate::{
+    DraftPolicy, DraftSource, DraftTree, Source, Speculation, SpeculationStats,
+};
 use crate::txn::tests::fixture::Form;
 use std::error::Error;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -133,6 +135,23 @@ fn a_source_that_fails_is_left_alone_with_its_reason() {
         assert_eq!(fallback.count, 1);
         assert!(stats.accepted >= 6, "{stats:?}");
     }
+}
+
+/// While the caller's drafts are used the head reads nothing; when it is needed it reads all that it missed.
+#[test]
+fn a_head_catches_up_with_what_it_did_not_read() {
+    let source = Failing {
+        known: text(),
+        calls: AtomicUsize::new(0),
+        panics: false,
+    };
+    let (told, stats) = run(&options(Speculation::Mtp), source);
+    assert_eq!(told.tokens, text());
+    let rounds = |source| stats.by_source.iter().find(|of| of.source == source);
+    assert_eq!(rounds(Source::Caller).unwrap().rounds, 3, "{stats:?}");
+    assert!(rounds(Source::Head).unwrap().rounds > 3, "{stats:?}");
+    // The prompt, then drafts from the fourth call on.
+    assert!(stats.draft_passes < 5 * stats.rounds, "{stats:?}");
 }
 
 /// A head whose every run fails from some call on: one step is discarded, then the engine goes on without the head.

@@ -298,7 +298,7 @@ impl Bench {
         let speculation = EffectiveSpeculation::choose(&wanted, core::offer(&model)).unwrap();
         let options = options.clone().audit(true);
         let layout = Layout::of(&model, model.limits.sequence, true);
-        let mut core = Core::new(model, &options, speculation).unwrap();
+        let mut core = Core::new(model, &options, speculation, None).unwrap();
         core.composite.set_faults(faults.clone());
         let (commands, receiver) = channel();
         let counters = Arc::clone(&core.counters);

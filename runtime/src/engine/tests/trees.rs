@@ -217,3 +217,25 @@ fn a_tree_without_branches_is_a_chain() {
     };
     assert_eq!(run(Speculation::Tree), run(Speculation::Ngram));
 }
+
+/// From each node the best child, which is what a chain drafts next: so a tree is never worse than the chain of its depth.
+#[test]
+fn the_spine_of_a_tree_is_what_a_chain_drafts() {
+    for prompt in 0..12 {
+        let prompt: Vec<u32> = (0..9).map(|i| (prompt * 5 + i * 7) % 24).collect();
+        let drafted = |mode| {
+            let options = EngineOptions::default()
+                .speculation(mode)
+                .draft_policy(DraftPolicy::Fixed)
+                .tree_nodes(12)
+                .max_drafts(4);
+            let mut bench = Bench::new(Form::Update(5), &options);
+            bench.submit(&Request::from_ids(prompt.clone()).max_new_tokens(20));
+            bench.core.step().unwrap();
+            bench.core.requests[0].proposal.spine()
+        };
+        let (tree, chain) = (drafted(Speculation::Tree), drafted(Speculation::Mtp));
+        assert!(tree.len() > 1, "{tree:?}");
+        assert!(chain.starts_with(&tree), "{chain:?}, {tree:?}");
+    }
+}

@@ -3,8 +3,9 @@
 use super::{Mistake, unit};
 
 const ACCEPT: &str = "runtime/src/engine/accept.rs";
-const HEAD: &str = "runtime/src/engine/head.rs";
-
+const HEAD: &str = "runtime/src/engine/draft/head.rs";
+const SOURCES: &str = "runtime/src/engine/draft/sources.rs";
+const TREE: &str = "engine::tests::trees::every_node_can_end_the_winning_path_with_transitions";
 const RANDOM: &str = "engine::tests::state::random_requests_keep_what_their_tokens_leave";
 const FAILURES: &str =
     "engine::tests::failures::a_failed_call_leaves_no_trace_with_transitions_and_a_head";
@@ -21,14 +22,14 @@ pub(super) const ACCEPTANCE: &[Mistake] = &[
     Mistake {
         name: "every-position-draws-alike",
         file: ACCEPT,
-        text: "u64::try_from(first + index)",
-        replacement: "u64::try_from(first + 0 * index)",
+        text: "u64::try_from(first + draws.len())",
+        replacement: "u64::try_from(first + 0 * draws.len())",
         test: unit(RANDOM),
     },
     Mistake {
         name: "position-off-by-one",
         file: ACCEPT,
-        text: "u64::try_from(first + index)",
+        text: "u64::try_from(first + draws.len())",
         replacement: "u64::try_from(first + index + 1)",
         test: unit(RANDOM),
     },
@@ -82,6 +83,66 @@ pub(super) const ACCEPTANCE: &[Mistake] = &[
     },
 ];
 
+/// Trees of drafts, and sources that fail.
+pub(super) const TREES: &[Mistake] = &[
+    Mistake {
+        name: "first-row-always-wins",
+        file: ACCEPT,
+        text: "candidate: round.winner,",
+        replacement: "candidate: round.winner.min(0),",
+        test: unit(TREE),
+    },
+    Mistake {
+        name: "hidden-rows-of-the-first-row",
+        file: ACCEPT,
+        text: "start: start + run.tokens(row, round.winner),",
+        replacement: "start: start + run.tokens(row, 0),",
+        test: unit("engine::tests::trees::a_head_grows_trees"),
+    },
+    Mistake {
+        name: "logits-of-a-node-one-off",
+        file: ACCEPT,
+        text: "Some(1 + before + index - shared)",
+        replacement: "Some(before + index - shared)",
+        test: unit(TREE),
+    },
+    Mistake {
+        name: "head-branches-do-not-know-what-was-read",
+        file: "runtime/src/engine/draft/branching.rs",
+        text: "written.push(tree.read);",
+        replacement: "written.push(tree.read.min(1));",
+        test: unit("engine::tests::trees::the_spine_of_a_tree_is_what_a_chain_drafts"),
+    },
+    Mistake {
+        name: "a-failed-source-is-asked-again",
+        file: "runtime/src/engine/active.rs",
+        text: "active.drafts = None;",
+        replacement: "active.drafts = active.drafts.take();",
+        test: unit("engine::tests::sources::a_source_that_fails_is_left_alone_with_its_reason"),
+    },
+    Mistake {
+        name: "a-failing-head-is-asked-for-ever",
+        file: SOURCES,
+        text: "const MAX_FAILURES: usize = 2;",
+        replacement: "const MAX_FAILURES: usize = 99;",
+        test: unit("engine::tests::sources::a_head_that_keeps_failing_is_left_alone"),
+    },
+    Mistake {
+        name: "texts-are-shared-with-everybody",
+        file: "runtime/src/engine/draft/lookup.rs",
+        text: "(scope.clone(), Vec::new())",
+        replacement: "(scope[..0].to_owned() + \"a\", Vec::new())",
+        test: unit("engine::tests::sources::texts_are_shared_within_a_scope_only"),
+    },
+    Mistake {
+        name: "unread-rows-are-lost",
+        file: HEAD,
+        text: "hidden.extend_from_slice(waiting);",
+        replacement: "hidden.extend_from_slice(waiting.get(..0).unwrap_or_default());",
+        test: unit("engine::tests::sources::a_head_catches_up_with_what_it_did_not_read"),
+    },
+];
+
 /// Where drafts come from and how many there are.
 pub(super) const DRAFTS: &[Mistake] = &[
     Mistake {
@@ -107,23 +168,23 @@ pub(super) const DRAFTS: &[Mistake] = &[
     },
     Mistake {
         name: "drafts-that-do-not-exist",
-        file: "runtime/src/engine/active.rs",
-        text: "usize::try_from(*id).is_ok_and(|id| id < vocab)",
-        replacement: "usize::try_from(*id).is_ok_and(|id| id < vocab + 999)",
+        file: SOURCES,
+        text: "usize::try_from(token).is_ok_and(|token| token < vocab)",
+        replacement: "usize::try_from(token).is_ok_and(|token| token < vocab + 999)",
         test: unit(RANDOM),
     },
     Mistake {
         name: "head-keeps-one-too-many",
-        file: ACCEPT,
-        text: "let head_tokens = if heading { self.kept.get() } else { 0 };",
-        replacement: "let head_tokens = if heading { self.kept.get() + 1 } else { 0 };",
+        file: HEAD,
+        text: "row.head_kept = if read { count } else { 0 };",
+        replacement: "row.head_kept = if read { count + 1 } else { 0 };",
         test: unit(RANDOM),
     },
     Mistake {
         name: "head-forgets-one",
-        file: ACCEPT,
-        text: "let head_tokens = if heading { self.kept.get() } else { 0 };",
-        replacement: "let head_tokens = if heading { self.kept.get() - 1 } else { 0 };",
+        file: HEAD,
+        text: "row.head_kept = if read { count } else { 0 };",
+        replacement: "row.head_kept = if read { count - 1 } else { 0 };",
         test: unit(RANDOM),
     },
     Mistake {
@@ -136,15 +197,15 @@ pub(super) const DRAFTS: &[Mistake] = &[
     Mistake {
         name: "head-draws-for-another-position",
         file: HEAD,
-        text: "let position = row.past + row.kept.get() + 1 + row.proposal.len();",
-        replacement: "let position = row.past + row.kept.get() + row.proposal.len();",
+        text: "let position = row.past + row.kept.get() + 1 + row.proposal.tree.len();",
+        replacement: "let position = row.past + row.kept.get() + row.proposal.tree.len();",
         test: unit("engine::tests::state::a_head_that_agrees_drafts_what_will_be_drawn"),
     },
     Mistake {
         name: "head-reads-the-token-before",
-        file: ACCEPT,
-        text: "let after = active.tokens.get(row.past() + 1..).unwrap_or_default();",
-        replacement: "let after = active.tokens.get(row.past()..).unwrap_or_default();",
+        file: HEAD,
+        text: "let after = known.get(first + 1..).unwrap_or_default();",
+        replacement: "let after = known.get(first..).unwrap_or_default();",
         test: unit(RANDOM),
     },
 ];

@@ -72,6 +72,7 @@ fn all() -> impl Iterator<Item = &'static Mistake> {
         step::INVARIANTS,
         engine::ACCEPTANCE,
         engine::DRAFTS,
+        engine::TREES,
         graphs::KERNELS,
         graphs::EXPORTS,
         ngram::HISTORIES,
