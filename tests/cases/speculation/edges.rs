@@ -155,9 +155,11 @@ fn known(prompt: &[u32], text: &[u32], seed: usize) -> KnownText {
 /// The tokens of so many events, of which none is the last.
 fn read(handle: &mut RequestHandle, events: usize) -> Vec<u32> {
     let events = handle.by_ref().take(events);
-    let tokens = events.filter_map(|event| match event {
-        Event::Tokens { tokens, .. } => Some(tokens),
-        _ => None,
+    let tokens = events.filter_map(|event| {
+        let Event::Tokens { tokens, .. } = event else {
+            return None;
+        };
+        Some(tokens)
     });
     tokens.flatten().collect()
 }
@@ -221,9 +223,10 @@ fn lives(name: &str, form: CheckpointOption, mode: Speculation, rounds: usize) {
             let found = handle.wait().unwrap();
             let all = [before, found.tokens].concat();
             assert_eq!(all, text[..all.len()], "{what}");
-            match found.reason {
-                FinishReason::Cancelled => cancelled += 1,
-                _ => assert_eq!(all.len(), text.len(), "{what}"),
+            if found.reason == FinishReason::Cancelled {
+                cancelled += 1;
+            } else {
+                assert_eq!(all.len(), text.len(), "{what}");
             }
             if let Some(kept) = kept {
                 copied += 1;

@@ -29,12 +29,13 @@ impl DraftSource for Ways {
     ) -> Result<DraftTree, Box<dyn Error + Send + Sync>> {
         let done = tokens.len();
         let mut tree = DraftTree::default();
+        let vocab = u32::try_from(VOCAB)?;
         for way in 0..3 {
             let mut parent = None;
             for depth in 0..most.min(4) {
                 let next = self.text.get(done + depth).copied().unwrap_or(EOS);
-                let right = way == done % 3 && depth < done % 5;
-                let wrong = (next + 1 + way as u32) % VOCAB as u32;
+                let right = way == u32::try_from(done % 3)? && depth < done % 5;
+                let wrong = (next + 1 + way) % vocab;
                 parent = Some(tree.push(parent, if right { next } else { wrong })?);
             }
         }
