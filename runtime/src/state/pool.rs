@@ -287,10 +287,19 @@ fn fresh_row(spec: &FixedSpec, elements: usize) -> Vec<u8> {
     let id = match spec.element {
         ElementType::I64 => i64::from(spec.fresh).to_ne_bytes().to_vec(),
         ElementType::I32 => {
-            i32::try_from(spec.fresh).map_or(Vec::new(), |id| id.to_ne_bytes().to_vec())
+            let id = i32::try_from(spec.fresh);
+            id.map_or(Vec::new(), |id| id.to_ne_bytes().to_vec())
         }
-        other if spec.fresh == 0 => vec![0; other.size()],
-        _ => Vec::new(),
+        ElementType::F32 | ElementType::F16 | ElementType::Bf16 | ElementType::I8 => {
+            vec![
+                0;
+                if spec.fresh == 0 {
+                    spec.element.size()
+                } else {
+                    0
+                }
+            ]
+        }
     };
     id.repeat(elements)
 }

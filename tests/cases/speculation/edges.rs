@@ -192,7 +192,7 @@ fn lives(name: &str, form: CheckpointOption, mode: Speculation, rounds: usize) {
     for round in 0..rounds {
         let submit = |(at, (prompt, text)): (usize, &(Vec<u32>, Vec<u32>))| {
             let asked = request(prompt, &params(), NEW_TOKENS as u64);
-            let asked = if mix(round + 77 * at) % 3 == 0 {
+            let asked = if mix(round + 77 * at).is_multiple_of(3) {
                 asked
             } else {
                 asked.drafts(known(prompt, text, round * 8 + at))
