@@ -48,6 +48,11 @@
 //! key_dim]` of Gated DeltaNet), and the geometry of a paged group is that of the decoder. Graphs
 //! must agree with both where a file has them.
 //!
+//! A `token_history` holds the last ids of a request, the latest last, for operators that hash n-grams:
+//! `[N - 1]` of `int64` or `int32`, `fresh_token_id` where there is none yet. A slot of its `update`
+//! is the history after a token, so that every draft has its own. The ids are those that the operator
+//! takes, and all of them as they came: where a text ends within the history, the operator resets.
+//!
 //! `commit_filename` names the graph that makes the state of a kept prefix where the host cannot
 //! reach the state, one for all layers of a group. Its inputs are `bank`, both banks and the zero
 //! row, `[bank_rows, row...]`; `checkpoints`, as the decoder wrote them; and int64 lists with an

@@ -82,6 +82,8 @@ pub struct FixedTensor {
     pub row_shape: Vec<u64>,
     /// Element type, where the file says so.
     pub element_type: Option<ElementType>,
+    /// What fills the history of a request that has run no token; 0 for other states.
+    pub fresh_token_id: u32,
     /// The graph that makes the state of a kept prefix on the device, where there is one.
     pub commit_filename: Option<String>,
 }
@@ -239,6 +241,7 @@ pub(crate) fn fixed_tensors(decoder: &Decoder, group: &StateGroup) -> Vec<FixedT
         decay: group.decay.unwrap_or_default(),
         row_shape: group.row_shape.clone(),
         element_type: group.element_type,
+        fresh_token_id: group.fresh_token_id.unwrap_or(0),
         commit_filename: group.commit_filename.clone(),
     };
     group.layer_ids.iter().map(tensor).collect()

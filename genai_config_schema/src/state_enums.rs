@@ -15,7 +15,8 @@ pub enum StateOperator {
     CausalConv,
     /// Gated DeltaNet: a row is the recurrent state, `[Hv, Dv, Dk]`, value-major.
     GatedDeltaNet,
-    /// A history of token ids.
+    /// A bounded history of token ids, as n-gram embeddings look back on: a row is the last `N-1` ids,
+    /// the latest last, `[N-1]`.
     TokenHistory,
 }
 

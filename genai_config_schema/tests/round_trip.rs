@@ -171,6 +171,7 @@ fn pawl_groups(plan: &Plan) -> Vec<StateGroup> {
             StateOperator::GatedDeltaNet | StateOperator::TokenHistory => Vec::new(),
         },
         element_type: captures.then_some(ElementType::Bfloat16),
+        fresh_token_id: None,
         decay: (right && plan.checkpoints > 2).then_some(StateDecay::PerKey),
         commit_filename: captures.then(|| format!("commit.{what}.onnx")),
         state_update: None,

@@ -67,6 +67,7 @@ fn mixed(decoder: &Decoder, groups: &[Group<'_>], report: &mut Report) {
         refuse(own.decay.is_some(), &group.key("decay"));
         refuse(!own.row_shape.is_empty(), &group.key("row_shape"));
         refuse(own.element_type.is_some(), &group.key("element_type"));
+        refuse(own.fresh_token_id.is_some(), &group.key("fresh_token_id"));
         refuse(own.state_layout.is_some(), &group.key("state_layout"));
         refuse(
             own.checkpoint_count.is_some(),

@@ -2,8 +2,8 @@
 
 use crate::report::Report;
 use crate::{
-    Bindings, CheckpointAlignment, CheckpointForm, ConfigCode, Decoder, StateGroup, StateKind,
-    StateLayout, StateOperator, path,
+    Bindings, CheckpointAlignment, CheckpointForm, ConfigCode, Decoder, ElementType, StateGroup,
+    StateKind, StateLayout, StateOperator, path,
 };
 
 use super::groups::{Declared, Group};
@@ -85,6 +85,7 @@ fn paged(group: &Group<'_>, report: &mut Report) {
         ("commit_filename", group.group.commit_filename.is_some()),
         ("state_layout", group.group.state_layout.is_some()),
         ("row_shape", !group.group.row_shape.is_empty()),
+        ("fresh_token_id", group.group.fresh_token_id.is_some()),
     ];
     for (key, _) in unused.into_iter().filter(|(_, present)| *present) {
         report.rule(
@@ -159,7 +160,37 @@ fn fixed(group: &Group<'_>, report: &mut Report) {
         report.rule(ConfigCode::Misplaced, &group.key("decay"), message);
     }
     row_shape(group, report);
+    ids(group, report);
     checkpoints(group, report);
+}
+
+/// A history holds ids, other states have none.
+fn ids(group: &Group<'_>, report: &mut Report) {
+    let StateGroup {
+        operator: Some(operator),
+        element_type,
+        fresh_token_id,
+        ..
+    } = group.group
+    else {
+        return;
+    };
+    if *operator != StateOperator::TokenHistory {
+        if fresh_token_id.is_some() {
+            let message = "only token_history holds ids";
+            report.rule(ConfigCode::Misplaced, &group.key("fresh_token_id"), message);
+        }
+        return;
+    }
+    let whole = [ElementType::Int64, ElementType::Int32];
+    if let Some(found) = element_type.filter(|found| !whole.contains(found)) {
+        let message = format!("ids are int64 or int32, found {}", found.as_str());
+        report.rule(
+            ConfigCode::Inconsistent,
+            &group.key("element_type"),
+            message,
+        );
+    }
 }
 
 /// A row has the axes of its operator, and heads that belong together.

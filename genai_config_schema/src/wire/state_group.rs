@@ -50,8 +50,12 @@ wire! {
         /// `token_history`.
         #[schemars(extend("items" = {"type": "integer", "format": "uint64", "minimum": 1}))]
         pub row_shape: Vec<u64>,
-        /// Element type of the state's tensors (pawl spelling).
+        /// Element type of the state's tensors (pawl spelling); `int64` or `int32` for `token_history`.
         pub element_type: Option<ElementType>,
+        /// The id that fills the `token_history` of a request that has run no token (pawl spelling), in
+        /// the ids of the graph's operator; absent means 0. What resets a history within a text is the
+        /// operator's: it sees every id that it looks back on.
+        pub fresh_token_id: Option<u32>,
         /// How a `fixed` state meets the pool; absent means `rows`.
         pub state_layout: Option<StateLayout>,
         /// Names of the state's tensors (pawl spelling).

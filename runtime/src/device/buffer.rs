@@ -237,6 +237,25 @@ impl Buffer {
         Some(unsafe { std::slice::from_raw_parts_mut(pointer, self.bytes) })
     }
 
+    /// The bytes of one row; `None` for memory of another device and for a row outside.
+    pub(crate) fn row_bytes(&self, row: usize) -> Option<&[u8]> {
+        let range = self.row_range(row)?;
+        self.as_bytes()?.get(range)
+    }
+
+    /// The bytes of one row to write; `None` as for [`Self::row_bytes`].
+    pub(crate) fn row_bytes_mut(&mut self, row: usize) -> Option<&mut [u8]> {
+        let range = self.row_range(row)?;
+        self.as_bytes_mut()?.get_mut(range)
+    }
+
+    /// Where the bytes of a row lie.
+    pub(crate) fn row_range(&self, row: usize) -> Option<std::ops::Range<usize>> {
+        let size = self.row_elements.checked_mul(self.element.size())?;
+        let start = row.checked_mul(size)?;
+        Some(start..start.checked_add(size)?)
+    }
+
     /// One row of a float32 tensor.
     pub(crate) fn row_f32(&self, row: usize) -> Result<&[f32], DeviceError> {
         let start = row.saturating_mul(self.row_elements);

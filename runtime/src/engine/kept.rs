@@ -177,7 +177,7 @@ impl Kept {
     /// Writes the state to a file, from which [`Engine::restore`](crate::Engine::restore) reads it, in this process or
     /// another. The file is replaced as a whole: whenever the process ends, it is what it was or complete.
     ///
-    /// The file is in the safetensors format (float32 tensors by the graph's names, the tokens, a version and a checksum)
+    /// The file is in the safetensors format (tensors by the graph's names, the tokens, a version and a checksum)
     /// and tied to the model by a fingerprint of its graphs and of pages of every weight; `genai_config.json` and the
     /// tokenizer are not part of that.
     ///

@@ -310,7 +310,7 @@ pub(crate) fn state_tensors(
         name: fixed.input.clone(),
         layer: fixed.layer,
         shape: fixed.row_shape.clone(),
-        values: values.to_vec(),
+        values: values.numbers(),
     });
     Ok(tensors.collect())
 }

@@ -3,6 +3,7 @@
 //! An evaluation takes the same path as generation (plan rows, reserve, run, publish), so what it shows is what
 //! generation computes. It owns its pools and frees them at the end.
 
+mod paths;
 mod run;
 
 use crate::engine::EngineError;
@@ -100,9 +101,9 @@ pub struct StateTensor {
     pub name: String,
     /// Layer.
     pub layer: u32,
-    /// `[C, K - 1]` for a convolution, `[Hv, Dv, Dk]` for Gated DeltaNet.
+    /// `[C, K - 1]` for a convolution, `[Hv, Dv, Dk]` for Gated DeltaNet, `[N - 1]` for a history of token ids.
     pub shape: Vec<usize>,
-    /// Row-major.
+    /// Row-major; ids as numbers, exact below 2^24.
     pub values: Vec<f32>,
 }
 
@@ -127,5 +128,29 @@ impl Model {
         options: &EvaluateOptions,
     ) -> Result<Vec<Evaluation>, EngineError> {
         run::evaluate(self, sequences, options)
+    }
+
+    /// Runs several ways to go on from one prefix side by side, as speculation runs a tree: rows of one step that share
+    /// what the prefix leaves. Returns logits `[n + 1, vocab]` per path of `n` tokens; row 0 predicts its first token.
+    ///
+    /// ```no_run
+    /// use pawl::{LoadOptions, Model};
+    ///
+    /// let mut model = Model::load("demo/tiny-python", &LoadOptions::default())?;
+    /// let found = model.evaluate_paths(&[1, 2, 3], &[&[4, 5], &[6]])?;
+    /// let vocab = found[1].len() / 2;
+    /// assert_eq!(found[0][..vocab], found[1][..vocab]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::evaluate`]; prefixes of less than 2 tokens, empty paths, and paths longer than the model captures
+    /// ([`crate::SpeculativeInfo`]).
+    pub fn evaluate_paths(
+        &mut self,
+        prefix: &[u32],
+        paths: &[&[u32]],
+    ) -> Result<Vec<Vec<f32>>, EngineError> {
+        paths::evaluate_paths(self, prefix, paths)
     }
 }

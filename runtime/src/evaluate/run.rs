@@ -98,22 +98,22 @@ fn evaluate_head(
 
 /// What has been computed of one sequence.
 #[derive(Clone, Debug, Default)]
-struct Forced {
+pub(super) struct Forced {
     logits: Vec<f32>,
     hidden: Vec<f32>,
 }
 
 /// One graph, its pools, and how sequences are cut.
-struct Run<'a> {
-    decoder: &'a mut Decoder,
-    composite: &'a mut Composite,
-    chunk: usize,
-    hidden: bool,
+pub(super) struct Run<'a> {
+    pub(super) decoder: &'a mut Decoder,
+    pub(super) composite: &'a mut Composite,
+    pub(super) chunk: usize,
+    pub(super) hidden: bool,
 }
 
 impl Run<'_> {
     /// Runs all sequences to their ends, every unfinished one in every step.
-    fn all(
+    pub(super) fn all(
         &mut self,
         lengths: &[usize],
         tokens: &dyn Fn(usize, Range<usize>) -> Vec<u32>,
@@ -207,7 +207,7 @@ impl Run<'_> {
     }
 }
 
-fn check(model: &Model, sequence: usize, ids: &[u32]) -> Result<(), EngineError> {
+pub(super) fn check(model: &Model, sequence: usize, ids: &[u32]) -> Result<(), EngineError> {
     let wrong = |reason: String| Err(EngineError::Input { sequence, reason });
     let (vocab, context) = (model.decoder.vocab(), model.limits.sequence);
     if ids.is_empty() {
@@ -251,7 +251,7 @@ fn allocate(
     pools::allocate(&spec, None, extent, (device, None))
 }
 
-fn identity(row: usize) -> RequestId {
+pub(super) fn identity(row: usize) -> RequestId {
     RequestId(row as u64)
 }
 

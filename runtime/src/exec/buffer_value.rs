@@ -30,7 +30,7 @@ impl BufferValue {
     }
 
     /// Makes the value over the first elements of the buffer, viewed as `shape`, for a step that writes some of them.
-    /// Debug builds fill them with NaN first, so that reading a slot that the step did not write is noticed.
+    /// Debug builds fill them with NaN, or -1, first, so that reading a slot that the step did not write is noticed.
     pub(crate) fn bind_unwritten(
         &mut self,
         buffer: &mut Buffer,
@@ -38,10 +38,12 @@ impl BufferValue {
     ) -> ort::Result<()> {
         self.bind_front(buffer, shape)?;
         if cfg!(debug_assertions) {
-            let count = shape.iter().product();
-            let front = buffer.as_f32_mut().and_then(|all| all.get_mut(..count));
+            let count: usize = shape.iter().product();
+            let bytes = count.saturating_mul(buffer.element().size());
+            let front = buffer.as_bytes_mut().and_then(|all| all.get_mut(..bytes));
             if let Some(front) = front {
-                front.fill(f32::NAN);
+                // NaN in every type of floats, -1 in every type of integers.
+                front.fill(0xFF);
             }
         }
         Ok(())

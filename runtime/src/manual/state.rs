@@ -10,10 +10,11 @@
 //!   is one row. A *candidate row*, or branch, starts from the same state as its request's own row and does not write a
 //!   final state.
 //! * **Fixed state**: tensors of constant size per request, whatever the number of tokens: the samples a convolution
-//!   looks back on, the matrix of a recurrent layer.
+//!   looks back on, the matrix of a recurrent layer, the last token ids of a layer that hashes n-grams.
 //! * **Slot**: the place of one request in every fixed tensor: `Free`, `Reserved` by an admission, or `Committed`.
 //! * **Bank**: one of the two copies of a slot's row. The *active* bank holds the committed state; the *inactive* one is
-//!   free for the next step. The **zero row** is read by a request that has no state yet, and is never written.
+//!   free for the next step. The **zero row** is read by a request that has no state yet, and is never written. For
+//!   a history of ids it is full of the id that stands for what lies before a text.
 //! * **Paged cache**: keys and values in blocks. A request's *block table* says which; its *committed length* says how
 //!   many positions are valid. What lies beyond is never read, so nothing needs to be rolled back.
 //! * **Checkpoint**: what an operator writes beside its state on a step that captures: for each of the first `c` tokens
@@ -115,6 +116,17 @@
 //! Either way strides come from the capacity of the checkpoint output, never from what is kept, and nothing beyond the
 //! kept prefix is read: graphs replace it before any arithmetic, because zero times NaN is NaN.
 //!
+//! # Histories of token ids
+//!
+//! Layers that embed n-grams look back on the last `N - 1` ids of their own path. That window is a state like the others,
+//! int64 or int32, the latest id last, and an operator such as ONNX Runtime's `VarlenNGramHashMapping` reads and writes
+//! it: `past_ids` and `present_ids` are the rows of the bank, `state_update` is the checkpoint output, a history per
+//! token, so that a partial row copies the one of its last kept token and a branch has the ids of its own path.
+//!
+//! The ids stay as they came, also where a text ends among them: which of them still count is a function of the window,
+//! and the operator's to say (`reset_on_eos`). So there is nothing more to keep, nothing to reset when a draft that ends
+//! the text is rejected, and rows that go on behind one are hashed like any other.
+//!
 //! # Invariants
 //!
 //! Checked by `state::audit` over a snapshot, between steps and during one: in tests, in builds with debug assertions, and
@@ -122,7 +134,8 @@
 //! broken fails its requests and stops.
 //!
 //! * **I1** Slots add up: free, reserved and committed ones are all of them, and no more requests are resident than fit.
-//! * **I2** A request owns at most one slot. A free slot keeps nothing of a request. The zero row reads zero.
+//! * **I2** A request owns at most one slot. A free slot keeps nothing of a request. The zero row reads zero,
+//!   or the fresh id of a history.
 //! * **I3** Residents, owners of committed slots and owners of block tables are the same requests, also during a step.
 //! * **I4** Fixed state, paged cache and the engine's books have committed the same number of tokens. (The cache of a
 //!   draft head has its own length.)
@@ -161,4 +174,4 @@
 //!   otherwise.
 //! * The planner admits a request only when the blocks of all residents at their ceilings fit the cache, so growing
 //!   tables does not fail; if it did, the step would not be reserved and nothing would change.
-//! * In builds with debug assertions, rows a step must write and checkpoints it may not read are filled with NaN.
+//! * In builds with debug assertions, rows a step must write and checkpoints it may not read are filled with NaN, or -1 for ids.

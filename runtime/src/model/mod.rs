@@ -15,6 +15,8 @@ pub(crate) mod spec;
 mod state_plan;
 pub(crate) mod tensor_spec;
 #[cfg(test)]
+pub(crate) mod test_ngram;
+#[cfg(test)]
 pub(crate) mod test_onnx;
 #[cfg(test)]
 pub(crate) mod test_specs;

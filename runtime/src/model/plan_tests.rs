@@ -40,6 +40,7 @@ fn contract(row_shape: &[usize]) -> Contract {
         operator: StateOperator::CausalConv,
         layout: StateLayout::Bank,
         element: ElementType::F32,
+        fresh: 0,
         input: String::new(),
         output: String::new(),
         row_shape: row_shape.to_vec(),

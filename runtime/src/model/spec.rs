@@ -39,7 +39,7 @@ pub(crate) struct PagedNames {
     pub(crate) value_output: String,
 }
 
-/// One fixed-state tensor. Its bank is `[2 * slots + 1, row_shape...]`: bank 0, bank 1, the zero row.
+/// One fixed-state tensor. Its bank is `[2 * slots + 1, row_shape...]`: bank 0, bank 1, the row of a fresh request.
 #[derive(Clone, Debug)]
 pub(crate) struct FixedSpec {
     pub(crate) layer: u32,
@@ -48,6 +48,8 @@ pub(crate) struct FixedSpec {
     pub(crate) layout: StateLayout,
     /// Of the state and of its checkpoints.
     pub(crate) element: ElementType,
+    /// The id that fills the history of a request that has run no token; 0 for other states.
+    pub(crate) fresh: u32,
     pub(crate) input: String,
     pub(crate) output: String,
     /// Shape of one row: `[C, K-1]` for a convolution, `[Hv, Dv, Dk]` for Gated DeltaNet, `[tokens]` for a history.

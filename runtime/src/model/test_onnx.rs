@@ -45,6 +45,7 @@ impl Message {
 /// An attribute of a node.
 pub(crate) enum Attribute {
     Int(i64),
+    Ints(&'static [i64]),
 }
 
 /// A graph under construction. Dims are words: a number is fixed, anything else is a symbol.
@@ -85,7 +86,7 @@ impl Onnx {
         self
     }
 
-    /// Adds a node; `op` is `Type` or `domain:Type`, names are words, `-` an omitted input.
+    /// Adds a node; `op` is `Type` or `domain:Type`, names are words, `-` an omitted one.
     pub(crate) fn node(
         mut self,
         op: &str,
@@ -99,13 +100,20 @@ impl Onnx {
             node = node.text(1, if input == "-" { "" } else { input });
         }
         for output in outputs.split_whitespace() {
-            node = node.text(2, output);
+            node = node.text(2, if output == "-" { "" } else { output });
         }
         node = node.text(3, &format!("node{}", self.nodes)).text(4, kind);
         for (name, attribute) in attributes {
             let message = Message::default().text(1, name);
-            let Attribute::Int(value) = attribute;
-            let message = message.number(3, value.cast_unsigned()).number(20, 2);
+            let message = match attribute {
+                Attribute::Int(value) => message.number(3, value.cast_unsigned()).number(20, 2),
+                Attribute::Ints(values) => values
+                    .iter()
+                    .fold(message, |message, value| {
+                        message.number(8, value.cast_unsigned())
+                    })
+                    .number(20, 7),
+            };
             node = node.message(5, message);
         }
         self.graph = self.graph.message(1, node.text(7, domain));

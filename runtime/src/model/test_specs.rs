@@ -13,6 +13,7 @@ pub(crate) fn tensor(operator: StateOperator, row_shape: &[usize], count: usize)
         operator,
         layout: StateLayout::Bank,
         element: ElementType::F32,
+        fresh: 0,
         input: "past".to_owned(),
         output: "present".to_owned(),
         row_shape: row_shape.to_vec(),

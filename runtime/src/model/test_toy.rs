@@ -122,6 +122,7 @@ pub(crate) fn state() -> StateSpec {
             operator: StateOperator::CausalConv,
             layout: StateLayout::Bank,
             element: ElementType::F32,
+            fresh: 0,
             input: "past.0.bank".into(),
             output: "present.0.bank".into(),
             row_shape: vec![ROW, 1],

@@ -1,7 +1,9 @@
 //! What the states of one model consist of.
 
+use crate::device::ElementType;
 use crate::model::spec::{PagedSpec, StateSpec};
 use crate::model::{Fingerprint, Model};
+use safetensors::Dtype;
 
 /// Names and shapes of everything that a request of one engine keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,13 +13,46 @@ pub(crate) struct Layout {
     pub(super) vocab: u32,
     /// The most tokens of one request.
     pub(super) most_tokens: usize,
-    /// Fixed tensors in manifest order: name and shape of a row.
-    pub(super) fixed: Vec<(String, Vec<usize>)>,
+    /// Fixed tensors in manifest order.
+    pub(super) fixed: Vec<FixedLayout>,
     pub(super) cache: Option<CacheLayout>,
     /// The draft head's, where the engine drafts with it.
     pub(super) head: Option<CacheLayout>,
     /// Elements of the decoder's hidden row of one token.
     pub(super) hidden: usize,
+}
+
+/// One fixed tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FixedLayout {
+    pub(super) name: String,
+    /// Shape of a row.
+    pub(super) shape: Vec<usize>,
+    pub(super) element: ElementType,
+}
+
+impl FixedLayout {
+    /// The element type as files name it.
+    pub(super) fn dtype(&self) -> Dtype {
+        match self.element {
+            ElementType::F32 => Dtype::F32,
+            ElementType::F16 => Dtype::F16,
+            ElementType::Bf16 => Dtype::BF16,
+            ElementType::I64 => Dtype::I64,
+            ElementType::I32 => Dtype::I32,
+            ElementType::I8 => Dtype::I8,
+        }
+    }
+
+    /// The bytes of a row in the other order of the two, little-endian and the machine's.
+    pub(super) fn swapped(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut bytes = bytes.to_vec();
+        if cfg!(target_endian = "big") {
+            let elements = bytes.chunks_exact_mut(self.element.size());
+            elements.for_each(<[u8]>::reverse);
+        }
+        bytes
+    }
 }
 
 /// The layers of one cache.
@@ -43,7 +78,11 @@ impl Layout {
             vocab: model.config.model.vocab_size,
             most_tokens,
             fixed: fixed
-                .map(|fixed| (format!("fixed.{}", fixed.input), fixed.row_shape.clone()))
+                .map(|fixed| FixedLayout {
+                    name: format!("fixed.{}", fixed.input),
+                    shape: fixed.row_shape.clone(),
+                    element: fixed.element,
+                })
                 .collect(),
             cache: paged(state, "cache"),
             hidden: model.decoder.hidden_size(),
@@ -57,8 +96,11 @@ impl Layout {
     /// one, and room for the header.
     pub(super) fn most_bytes(&self) -> u64 {
         let wide = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
-        let rows = self.fixed.iter().map(|(_, shape)| shape.iter().product());
-        let fixed: usize = rows.fold(0, usize::saturating_add);
+        let row = |fixed: &FixedLayout| {
+            let elements: usize = fixed.shape.iter().product();
+            elements.saturating_mul(fixed.element.size())
+        };
+        let fixed = self.fixed.iter().map(row).fold(0, usize::saturating_add);
         let position = |cache: &CacheLayout| {
             let elements: usize = cache.position.iter().product();
             wide(elements).saturating_mul(2 * wide(cache.layers.len()))
@@ -68,8 +110,8 @@ impl Layout {
         let elements = decoder.saturating_add(head).saturating_add(1);
         let elements = elements.saturating_add(wide(self.hidden));
         let elements = elements.saturating_mul(wide(self.most_tokens));
-        let elements = elements.saturating_add(wide(fixed));
-        elements.saturating_mul(4).saturating_add(HEADER)
+        let bytes = elements.saturating_mul(4).saturating_add(wide(fixed));
+        bytes.saturating_add(HEADER)
     }
 }
 

@@ -88,7 +88,10 @@ impl Contents<'_> {
     fn state(&self, layout: &Layout) -> Result<(Vec<u32>, StateImage), StateFileError> {
         let ids = self.tokens(layout)?;
         let fixed = layout.fixed.iter();
-        let fixed = fixed.map(|(name, shape)| self.floats(name, shape));
+        let fixed = fixed.map(|fixed| {
+            let bytes = self.tensor(&fixed.name, fixed.dtype(), &fixed.shape);
+            bytes.map(|bytes| fixed.swapped(bytes))
+        });
         let cache = match &layout.cache {
             Some(cache) => self.cache(cache, ids.len())?,
             None => Vec::new(),
@@ -159,13 +162,17 @@ impl Contents<'_> {
     }
 
     fn floats(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, StateFileError> {
+        let bytes = self.tensor(name, Dtype::F32, shape)?;
+        Ok(words(bytes).map(f32::from_le_bytes).collect())
+    }
+
+    /// The little-endian bytes of a tensor of this type and shape.
+    fn tensor(&self, name: &str, dtype: Dtype, shape: &[usize]) -> Result<&[u8], StateFileError> {
         let entry = self.entries.get(name);
         match entry {
-            Some(entry) if entry.dtype == Dtype::F32 && entry.shape == shape => {
-                Ok(words(entry.bytes).map(f32::from_le_bytes).collect())
-            }
+            Some(entry) if entry.dtype == dtype && entry.shape == shape => Ok(entry.bytes),
             _ => {
-                let (expected, found) = (format!("{shape:?} F32"), shown(entry));
+                let (expected, found) = (format!("{shape:?} {dtype:?}"), shown(entry));
                 Err(StateFileError::other_model(
                     self.path, name, expected, found,
                 ))

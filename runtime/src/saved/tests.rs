@@ -1,8 +1,9 @@
 //! Files that are whole, cut off, changed, and foreign.
 
 use super::format::{Entry, checksum};
-use super::layout::CacheLayout;
+use super::layout::{CacheLayout, FixedLayout};
 use super::*;
+use crate::device::ElementType;
 use crate::error::ErrorCode;
 use crate::kv::KeysValues;
 use crate::model::Fingerprint;
@@ -29,13 +30,29 @@ fn layout() -> Layout {
         vocab: 50,
         most_tokens: 9,
         fixed: vec![
-            ("fixed.conv".to_owned(), vec![2, 3]),
-            ("fixed.delta".to_owned(), vec![2, 2, 2]),
+            fixed("conv", &[2, 3], ElementType::F32),
+            fixed("delta", &[2, 2, 2], ElementType::F32),
+            fixed("ids", &[2], ElementType::I64),
         ],
         cache: Some(cache("cache", 2)),
         head: Some(cache("head", 1)),
         hidden: 5,
     }
+}
+
+fn fixed(name: &str, shape: &[usize], element: ElementType) -> FixedLayout {
+    FixedLayout {
+        name: format!("fixed.{name}"),
+        shape: shape.to_vec(),
+        element,
+    }
+}
+
+fn row(values: &[f32]) -> Vec<u8> {
+    values
+        .iter()
+        .flat_map(|value| value.to_ne_bytes())
+        .collect()
 }
 
 fn floats(count: usize, from: f32) -> Vec<f32> {
@@ -49,7 +66,11 @@ fn image(tokens: usize) -> StateImage {
     };
     StateImage {
         tokens,
-        fixed: vec![floats(6, 1.0), floats(8, f32::MIN_POSITIVE)],
+        fixed: vec![
+            row(&floats(6, 1.0)),
+            row(&floats(8, f32::MIN_POSITIVE)),
+            [49i64, 1 << 40].map(i64::to_ne_bytes).concat(),
+        ],
         cache: vec![layer(tokens, 100.0), layer(tokens, 200.0)],
         head: Some(HeadImage {
             tokens: tokens - 1,
@@ -91,6 +112,22 @@ fn what_was_written_is_read() {
     assert_eq!(read(&path, &layout()).unwrap(), (vec![1, 2], image(2)));
     assert_eq!(files(&folder), 1);
     assert!(u64::try_from(bytes.len()).unwrap() <= layout().most_bytes());
+}
+
+#[test]
+fn ids_are_saved_as_ids() {
+    let (_folder, path, bytes) = saved();
+    let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let ids = file.tensor("fixed.ids").unwrap();
+    assert_eq!((ids.dtype(), ids.shape()), (Dtype::I64, &[2][..]));
+    assert_eq!(ids.data(), [49i64, 1 << 40].map(i64::to_le_bytes).concat());
+    let mut other = layout();
+    other.fixed[2].element = ElementType::I32;
+    let (_, message) = refused(&path, &other);
+    assert!(
+        message.contains("[2] I32") && message.contains("[2] I64"),
+        "{message}"
+    );
 }
 
 #[cfg(unix)]
@@ -186,14 +223,14 @@ fn states_of_other_models_are_refused() {
         ),
         (
             Layout {
-                fixed: vec![("fixed.conv".to_owned(), vec![3, 2])],
+                fixed: vec![fixed("conv", &[3, 2], ElementType::F32)],
                 ..whole.clone()
             },
             "fixed.conv is [2, 3] F32, expected [3, 2] F32",
         ),
         (
             Layout {
-                fixed: vec![("fixed.other".to_owned(), vec![3, 2])],
+                fixed: vec![fixed("other", &[3, 2], ElementType::F32)],
                 ..whole.clone()
             },
             "fixed.other is absent",

@@ -71,7 +71,12 @@ fn entries(layout: &Layout, tokens: &[u32], image: &StateImage) -> Vec<Entry<Vec
         bytes: ids,
     }];
     let fixed = layout.fixed.iter().zip(&image.fixed);
-    entries.extend(fixed.map(|((name, shape), values)| floats(name, shape.clone(), values)));
+    entries.extend(fixed.map(|(fixed, row)| Entry {
+        name: fixed.name.clone(),
+        dtype: fixed.dtype(),
+        shape: fixed.shape.clone(),
+        bytes: fixed.swapped(row),
+    }));
     let mut cache = |layout: Option<&CacheLayout>, tokens: usize, layers: &[KeysValues]| {
         let Some(layout) = layout else { return };
         for ((key, value), KeysValues { keys, values }) in layout.layers.iter().zip(layers) {

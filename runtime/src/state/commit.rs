@@ -126,7 +126,7 @@ fn place(
             let from = staging
                 .as_bytes()?
                 .get(from.start * size..from.end * size)?;
-            let into = bytes_mut(&mut buffers.bank, row.write)?;
+            let into = buffers.bank.row_bytes_mut(row.write)?;
             (into.len() == from.len()).then(|| into.copy_from_slice(from))
         }
         Take::Replay(kept) => {
@@ -140,9 +140,4 @@ fn place(
             tensor.kind?.replay(before, &slots, into)
         }
     }
-}
-
-fn bytes_mut(bank: &mut Buffer, row: usize) -> Option<&mut [u8]> {
-    let size = bank.row_elements() * bank.element().size();
-    bank.as_bytes_mut()?.get_mut(row * size..(row + 1) * size)
 }

@@ -4,15 +4,48 @@ use super::error::StateError;
 use super::handle::SlotHandle;
 use super::reservation::StateReservation;
 use super::slot::Slot;
+use crate::device::ElementType;
 use crate::ids::RequestId;
+use crate::model::spec::FixedBuffers;
+
+/// One row of a tensor, as the bytes of its elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowBytes<'a> {
+    /// What it consists of.
+    pub(crate) element: ElementType,
+    /// The elements, as the machine stores them.
+    pub(crate) bytes: &'a [u8],
+}
+
+impl RowBytes<'_> {
+    /// The row as numbers: ids of a history are exact up to 2^24. Empty for types that only other devices compute with.
+    pub(crate) fn numbers(self) -> Vec<f32> {
+        match self.element {
+            ElementType::F32 => each(self.bytes, f32::from_ne_bytes),
+            ElementType::I32 => each(self.bytes, |id| i32::from_ne_bytes(id) as f32),
+            ElementType::I64 => each(self.bytes, |id| i64::from_ne_bytes(id) as f32),
+            ElementType::F16 | ElementType::Bf16 | ElementType::I8 => Vec::new(),
+        }
+    }
+}
+
+fn each<const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> f32) -> Vec<f32> {
+    bytes
+        .as_chunks::<N>()
+        .0
+        .iter()
+        .copied()
+        .map(number)
+        .collect()
+}
 
 impl StateReservation<'_> {
     /// Writes the rows of an admission, one per tensor in manifest order: the counterpart of
     /// [`super::StatePool::committed_rows`].
     ///
     /// # Errors
-    /// Rows outside the step; other numbers of tensors or elements; memory that the host cannot write.
-    pub(crate) fn write_rows(&mut self, row: usize, values: &[Vec<f32>]) -> Result<(), StateError> {
+    /// Rows outside the step; other numbers of tensors or bytes; memory that the host cannot write.
+    pub(crate) fn write_rows(&mut self, row: usize, values: &[Vec<u8>]) -> Result<(), StateError> {
         let write = self.write_row(row)?;
         let tensors = self.pool.buffers.len();
         if values.len() != tensors {
@@ -20,10 +53,7 @@ impl StateReservation<'_> {
             return Err(StateError::Memory { tensor, row });
         }
         for (tensor, (buffers, values)) in self.pool.buffers.iter_mut().zip(values).enumerate() {
-            let elements = buffers.bank.row_elements();
-            let target = buffers.bank.as_f32_mut();
-            let target =
-                target.and_then(|all| all.get_mut(write * elements..)?.get_mut(..elements));
+            let target = buffers.bank.row_bytes_mut(write);
             let target = target.filter(|target| target.len() == values.len());
             target
                 .ok_or(StateError::Memory { tensor, row })?
@@ -46,12 +76,14 @@ impl StateReservation<'_> {
             return Err(StateError::Stale(from));
         };
         let read = self.pool.layout.row(active, handle.index);
-        for (tensor, buffers) in self.pool.buffers.iter_mut().enumerate() {
-            let elements = buffers.bank.row_elements();
-            let all = buffers.bank.as_f32_mut();
-            let all = all.filter(|all| (read.max(write) + 1) * elements <= all.len());
-            all.ok_or(StateError::Memory { tensor, row })?
-                .copy_within(read * elements..(read + 1) * elements, write * elements);
+        for (tensor, FixedBuffers { bank, .. }) in self.pool.buffers.iter_mut().enumerate() {
+            let missing = StateError::Memory { tensor, row };
+            let (Some(from), Some(to)) = (bank.row_range(read), bank.row_range(write)) else {
+                return Err(missing);
+            };
+            let all = bank.as_bytes_mut();
+            let all = all.filter(|all| from.end.max(to.end) <= all.len());
+            all.ok_or(missing)?.copy_within(from, to.start);
         }
         Ok(())
     }

@@ -32,6 +32,7 @@ mod tests;
 pub(crate) use commit::Committer;
 pub(crate) use error::{PoolError, StateError};
 pub(crate) use handle::SlotHandle;
+pub(crate) use image::RowBytes;
 pub(crate) use pool::{Entry, PlannedBytes, StatePool};
 pub(crate) use reservation::{FixedBinding, FixedRow, StateReservation};
 pub(crate) use select::{Query, SelectError, Source, select};

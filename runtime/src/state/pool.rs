@@ -1,13 +1,14 @@
 //! The pool of fixed state: two banks per tensor, a zero row, and who owns which slot.
 
-use super::capture::{CaptureKind, row_elements};
+use super::capture::{CaptureKind, row_elements, wrong};
 use super::commit::Committer;
 use super::error::{PoolError, StateError};
 use super::handle::{PoolId, SlotHandle};
+use super::image::RowBytes;
 use super::layout::BankLayout;
 use super::reservation::{FixedRow, StateReservation};
 use super::slot::Slot;
-use crate::device::Device;
+use crate::device::{Device, ElementType};
 use crate::exec::CommitGraphs;
 use crate::ids::RequestId;
 use crate::model::spec::{CheckpointSpec, FixedBuffers, FixedSpec, StateSpec};
@@ -181,7 +182,7 @@ impl StatePool {
         }
     }
 
-    /// The committed row of every tensor of a slot, in manifest order.
+    /// The committed row of every tensor of a slot, in manifest order, as the bytes of its elements.
     ///
     /// # Errors
     /// As [`Self::tokens`]; also when the host cannot read the memory.
@@ -189,17 +190,18 @@ impl StatePool {
         &self,
         request: RequestId,
         handle: SlotHandle,
-    ) -> Result<Vec<&[f32]>, StateError> {
+    ) -> Result<Vec<RowBytes<'_>>, StateError> {
         let Slot::Committed { active, .. } = self.entry(request, handle)?.slot else {
             return Err(StateError::Stale(request));
         };
         let row = self.layout.row(active, handle.index);
         let rows = self.buffers.iter().enumerate();
         rows.map(|(tensor, buffers)| {
-            buffers
-                .bank
-                .row_f32(row)
-                .map_err(|_| StateError::Memory { tensor, row })
+            let bytes = buffers.bank.row_bytes(row);
+            let element = buffers.bank.element();
+            bytes
+                .map(|bytes| RowBytes { element, bytes })
+                .ok_or(StateError::Memory { tensor, row })
         })
         .collect()
     }
@@ -242,18 +244,16 @@ impl StatePool {
         &self.entries
     }
 
-    /// Whether every zero row still reads zero.
+    /// Whether every zero row still reads zero, or the id of a fresh history.
     pub(crate) fn zero_rows_clean(&self) -> bool {
         let row = self.layout.zero_row();
-        let mut banks = self.buffers.iter().map(|buffers| &buffers.bank);
-        banks.all(|bank| {
-            let size = bank.row_elements() * bank.element().size();
-            let zeros = |all: &[u8]| {
-                let row = all.get(row * size..(row + 1) * size);
-                row.is_some_and(|row| row.iter().all(|byte| *byte == 0))
-            };
+        let mut tensors = self.tensors.iter().zip(&self.buffers);
+        tensors.all(|(tensor, FixedBuffers { bank, .. })| {
             // What the host cannot read, it cannot have written.
-            bank.as_bytes().is_none_or(zeros)
+            bank.as_bytes().is_none()
+                || bank
+                    .row_bytes(row)
+                    .is_some_and(|row| row == fresh_row(&tensor.spec, bank.row_elements()))
         })
     }
 
@@ -282,6 +282,28 @@ pub(crate) struct PlannedBytes {
     pub(crate) checkpoints: usize,
 }
 
+/// What a fresh request reads: zeros, or the ids of its history. Empty for ids of a type that holds none.
+fn fresh_row(spec: &FixedSpec, elements: usize) -> Vec<u8> {
+    let id = match spec.element {
+        ElementType::I64 => i64::from(spec.fresh).to_ne_bytes().to_vec(),
+        ElementType::I32 => {
+            let id = i32::try_from(spec.fresh);
+            id.map_or(Vec::new(), |id| id.to_ne_bytes().to_vec())
+        }
+        ElementType::F32 | ElementType::F16 | ElementType::Bf16 | ElementType::I8 => {
+            vec![
+                0;
+                if spec.fresh == 0 {
+                    spec.element.size()
+                } else {
+                    0
+                }
+            ]
+        }
+    };
+    id.repeat(elements)
+}
+
 fn staging_elements(checkpoints: &CheckpointSpec, max_rows: usize) -> Option<usize> {
     checkpoints
         .count
@@ -301,7 +323,17 @@ fn allocate(
     };
     let mut shape = vec![layout.rows()];
     shape.extend_from_slice(&spec.row_shape);
-    let bank = device.allocate(spec.element, &shape).map_err(refused)?;
+    let mut bank = device.allocate(spec.element, &shape).map_err(refused)?;
+    if spec.fresh != 0 {
+        let fresh = fresh_row(spec, bank.row_elements());
+        let row = bank.row_bytes_mut(layout.zero_row());
+        let row = row.filter(|row| device.host_visible() && row.len() == fresh.len());
+        let unfit = || {
+            let expected = "0, but for ids in memory that the host reaches";
+            wrong(spec, "fresh_token_id", expected, spec.fresh)
+        };
+        row.ok_or_else(unfit)?.copy_from_slice(&fresh);
+    }
     let checkpoints = match &spec.checkpoints {
         Some(c) => {
             let shape = [c.count, max_rows, c.width];

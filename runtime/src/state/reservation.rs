@@ -198,7 +198,7 @@ impl<'a> StateReservation<'a> {
         }
     }
 
-    /// Makes unwritten memory visible: whatever the step must write and whatever it may not read is NaN.
+    /// Makes unwritten memory visible: whatever the step must write and whatever it may not read is NaN, or -1 for ids.
     fn poison(&mut self) {
         if !cfg!(debug_assertions) {
             return;
@@ -206,7 +206,8 @@ impl<'a> StateReservation<'a> {
         let captures = self.captures();
         for buffers in &mut self.pool.buffers {
             for row in &self.rows {
-                let _ = row_mut(&mut buffers.bank, row.write).map(|values| values.fill(f32::NAN));
+                let row = buffers.bank.row_bytes_mut(row.write);
+                let _ = row.map(|bytes| bytes.fill(POISON));
             }
             if captures {
                 poison_staging(buffers);
@@ -482,17 +483,15 @@ fn source(
     })
 }
 
-/// Fills the checkpoint staging of a tensor with NaN.
+/// Bytes of a NaN in every type of floats, and of -1 in every type of integers.
+const POISON: u8 = 0xFF;
+
+/// Fills the checkpoint staging of a tensor with NaN, or -1.
 pub(super) fn poison_staging(buffers: &mut FixedBuffers) {
     let staging = buffers.checkpoints.as_mut();
-    if let Some(values) = staging.and_then(Buffer::as_f32_mut) {
-        values.fill(f32::NAN);
+    if let Some(bytes) = staging.and_then(Buffer::as_bytes_mut) {
+        bytes.fill(POISON);
     }
-}
-
-fn row_mut(bank: &mut Buffer, row: usize) -> Option<&mut [f32]> {
-    let elements = bank.row_elements();
-    bank.as_f32_mut()?.chunks_exact_mut(elements).nth(row)
 }
 
 fn clamp(count: usize) -> i32 {

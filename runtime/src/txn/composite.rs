@@ -7,7 +7,7 @@ use super::participant::{Permit, Seat};
 use super::step::{Reserved, Row, Step};
 use crate::ids::RequestId;
 use crate::kv::{BlockId, KeysValues, KvError, KvPool, KvReservation, KvRow};
-use crate::state::{FixedRow, SlotHandle, StatePool, StateReservation};
+use crate::state::{FixedRow, RowBytes, SlotHandle, StatePool, StateReservation};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 
@@ -167,7 +167,10 @@ impl Composite {
     ///
     /// # Errors
     /// Requests that are not resident, and memory the host cannot read.
-    pub(crate) fn committed_rows(&self, request: RequestId) -> Result<Vec<&[f32]>, StepError> {
+    pub(crate) fn committed_rows(
+        &self,
+        request: RequestId,
+    ) -> Result<Vec<RowBytes<'_>>, StepError> {
         let resident = self
             .standing
             .residents

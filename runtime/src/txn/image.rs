@@ -11,8 +11,8 @@ use crate::kv::KeysValues;
 pub(crate) struct StateImage {
     /// Tokens committed.
     pub(crate) tokens: usize,
-    /// The row of every fixed tensor, in manifest order.
-    pub(crate) fixed: Vec<Vec<f32>>,
+    /// The row of every fixed tensor, in manifest order, as the bytes of its elements.
+    pub(crate) fixed: Vec<Vec<u8>>,
     /// Keys and values of every layer, in manifest order.
     pub(crate) cache: Vec<KeysValues>,
     /// Those of the draft head, where there is one.
@@ -52,7 +52,7 @@ impl Composite {
         };
         Ok(StateImage {
             tokens,
-            fixed: rows.into_iter().map(<[f32]>::to_vec).collect(),
+            fixed: rows.iter().map(|row| row.bytes.to_vec()).collect(),
             cache: cache.transpose()?.unwrap_or_default(),
             head,
         })

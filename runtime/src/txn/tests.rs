@@ -16,6 +16,8 @@ pub(crate) mod fixture;
 #[cfg(test)]
 mod guests;
 #[cfg(test)]
+mod ngram;
+#[cfg(test)]
 mod phases;
 mod scripts;
 #[cfg(test)]

@@ -9,11 +9,15 @@
 )]
 
 mod committed;
+mod edges;
 mod equality;
+mod far;
 mod gain;
 mod kept;
 mod refusals;
+mod rows;
 mod trees;
+mod wiring;
 
 use pawl::{DraftPolicy, Engine, EngineOptions, LoadOptions, Request, SamplingParams, Speculation};
 use pawl_builder::CheckpointOption;

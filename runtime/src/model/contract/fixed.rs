@@ -59,6 +59,7 @@ fn check_one(
         operator: tensor.operator,
         layout: tensor.layout,
         element: element(input, findings)?,
+        fresh: tensor.fresh_token_id,
         input: tensor.input.clone(),
         output: tensor.output.clone(),
         row_shape: row.iter().map(|dim| extent(*dim)).collect(),
@@ -148,10 +149,12 @@ fn row_shape(
             DataType::F32,
             input.data_type,
         );
-    } else if host
-        && tensor.operator != StateOperator::TokenHistory
-        && input.data_type != DataType::F32
-    {
+    } else if tensor.operator == StateOperator::TokenHistory {
+        if !matches!(input.data_type, DataType::I64 | DataType::I32) {
+            let expected = "int64 or int32";
+            findings.add(ContractCode::P13, &input.name, expected, input.data_type);
+        }
+    } else if host && input.data_type != DataType::F32 {
         findings.add(
             ContractCode::P4,
             &input.name,

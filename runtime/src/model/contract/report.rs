@@ -73,6 +73,7 @@ codes! {
     P10 "Logits are not of the rows that are asked for, or hidden rows not of all tokens.",
     P11 "An operator is built for other checkpoints than are declared.",
     P12 "A commit graph does not take or give what the states of its group need.",
+    P13 "A history of token ids is neither int64 nor int32.",
 }
 
 impl fmt::Display for ContractCode {

@@ -379,6 +379,55 @@ fn checkpoints_in_state_form_have_the_shape_of_their_state() {
     );
 }
 
+/// The same model with a history of three ids in the place of the convolution.
+fn ids() -> Case {
+    let mut case = Case::new();
+    case.config = CONFIG.replace("causal_conv", "token_history").replace(
+        r#""layer_ids": [0], "state_layout""#,
+        r#""fresh_token_id": 7, "layer_ids": [0], "state_layout""#,
+    );
+    // Gated DeltaNet has no ids.
+    let fresh = r#""key_head_count": 2, "fresh_token_id": 7,"#;
+    case.config = case.config.replace(fresh, r#""key_head_count": 2,"#);
+    case.set(("past.0.conv", I64, "bank_rows 3"));
+    case.set(("present.0.conv", I64, "bank_rows 3"));
+    case.set(("checkpoints.0.conv", I64, "slots rows 3"));
+    case
+}
+
+#[test]
+fn a_history_holds_ids() {
+    let contract = ids().check().unwrap();
+    let history = &contract.decoder.state.fixed[0];
+    assert_eq!((history.fresh, history.row_shape.as_slice()), (7, &[3][..]));
+    assert_eq!(history.checkpoints.as_ref().unwrap().width, 3);
+    let table: &[(&[Line], &[&str])] = &[
+        (
+            &[
+                ("past.0.conv", F32, "bank_rows 3"),
+                ("present.0.conv", F32, "bank_rows 3"),
+            ],
+            &["P13", "M8"],
+        ),
+        (&[("past.0.conv", I64, "bank_rows 3 1")], &["M2", "M7"]),
+        (&[("checkpoints.0.conv", I64, "slots rows 2")], &["M8"]),
+        (&[("checkpoints.0.conv", I32, "slots rows 3")], &["M8"]),
+    ];
+    for (lines, expected) in table {
+        let mut case = ids();
+        lines.iter().for_each(|line| case.set(*line));
+        let found = case.mismatches();
+        let codes: Vec<&str> = found.iter().map(|m| m.2).collect();
+        assert_eq!(codes, *expected, "{lines:?}: {found:?}");
+    }
+    let mut short = ids();
+    for name in ["past.0.conv", "present.0.conv"] {
+        short.set((name, I32, "bank_rows 3"));
+    }
+    short.set(("checkpoints.0.conv", I32, "slots rows 3"));
+    assert_eq!(short.mismatches(), []);
+}
+
 /// The same model with state by rows, in the layouts of the `com.microsoft` operators.
 fn rows() -> Case {
     let mut case = Case::new();

@@ -1,6 +1,6 @@
 //! What a pool builds and what it refuses.
 
-use crate::device::{Buffer, Device, DeviceError, ElementType, HostDevice};
+use crate::device::{Buffer, Device, DeviceError, Distant, ElementType, HostDevice};
 use crate::ids::RequestId;
 use crate::model::spec::{CheckpointSpec, FixedSpec, StateSpec};
 use crate::state::{Bank, FixedRow, PoolError, SelectError, Slot, StateError, StatePool};
@@ -15,6 +15,7 @@ fn conv(checkpoints: Option<CheckpointSpec>) -> FixedSpec {
         operator: StateOperator::CausalConv,
         layout: StateLayout::Bank,
         element: ElementType::F32,
+        fresh: 0,
         input: "conv".to_owned(),
         output: "present".to_owned(),
         row_shape: vec![5, 3],
@@ -98,6 +99,41 @@ fn shapes_are_planned_and_allocated_alike() {
     );
     assert_eq!(plan.checkpoints, staging(0) + staging(1));
     assert_eq!(staging(1), 4 * rows * 20 * 4);
+}
+
+/// A history of two ids, beginning with `fresh`.
+fn ids(element: ElementType, fresh: u32) -> FixedSpec {
+    FixedSpec {
+        operator: StateOperator::TokenHistory,
+        row_shape: vec![2],
+        element,
+        fresh,
+        ..conv(None)
+    }
+}
+
+#[test]
+fn fresh_histories_are_full_of_their_id() {
+    let bytes = [5i64; 2].map(i64::to_ne_bytes).concat();
+    for (element, expected) in [
+        (ElementType::I64, bytes),
+        (ElementType::I32, [5i32; 2].map(i32::to_ne_bytes).concat()),
+    ] {
+        let mut pool = StatePool::new(&spec(ids(element, 5)), 2, 2, &HostDevice).unwrap();
+        assert!(pool.zero_rows_clean());
+        assert_eq!(pool.buffers[0].bank.row_bytes(4).unwrap(), expected);
+        // Zeros are not what a fresh history holds.
+        pool.buffers[0].bank.row_bytes_mut(4).unwrap().fill(0);
+        assert!(!pool.zero_rows_clean());
+    }
+    // Ids that cannot be held, or not be written.
+    let message = refused(ids(ElementType::F32, 5));
+    assert!(message.contains("fresh_token_id is 5"), "{message}");
+    assert!(refused(ids(ElementType::I32, u32::MAX)).contains("fresh_token_id"));
+    for (fresh, fits) in [(5, false), (0, true)] {
+        let made = StatePool::new(&spec(ids(ElementType::I64, fresh)), 2, 2, &Distant);
+        assert_eq!(made.is_ok(), fits, "{made:?}");
+    }
 }
 
 #[test]

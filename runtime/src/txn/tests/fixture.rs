@@ -11,7 +11,7 @@ use crate::kv::KvPool;
 use crate::model::spec::{
     CheckpointSpec, FixedBuffers, FixedSpec, PagedBuffers, PagedNames, PagedSpec, StateSpec,
 };
-use crate::state::{StatePool, audit::audit};
+use crate::state::{RowBytes, StatePool, audit::audit};
 use crate::txn::{Composite, Keep, Reserved, Step};
 use genai_config_schema::{
     CheckpointAlignment, CheckpointForm, StateDecay, StateLayout, StateOperator,
@@ -80,6 +80,7 @@ pub(crate) fn state_spec(form: Form) -> StateSpec {
             Form::Absent | Form::State(_) | Form::Update(_) => StateLayout::Bank,
         },
         element: ElementType::F32,
+        fresh: 0,
         input: name.to_owned(),
         output: format!("present.{name}"),
         row_shape,
@@ -366,7 +367,7 @@ pub(crate) fn bits(composite: &Composite) -> BTreeMap<RequestId, Vec<Vec<u32>>> 
             .committed_rows(request)
             .unwrap()
             .into_iter()
-            .map(bits_of)
+            .map(|row| bits_of(&row.numbers()))
             .collect()
     };
     composite
@@ -377,13 +378,14 @@ pub(crate) fn bits(composite: &Composite) -> BTreeMap<RequestId, Vec<Vec<u32>>> 
 
 /// Compares committed fixed state with the naive model: convolution bit for bit, recurrence to 1e-6, because replay may
 /// fuse products and sums where the model rounds twice.
-pub(crate) fn assert_rows(rows: &[&[f32]], tokens: &[u32]) {
+pub(crate) fn assert_rows(rows: &[RowBytes<'_>], tokens: &[u32]) {
     let (conv, delta) = sequential(tokens);
     let [found_conv, found_delta] = rows else {
         panic!("two tensors")
     };
+    let (found_conv, found_delta) = (found_conv.numbers(), found_delta.numbers());
     assert_eq!(
-        bits_of(found_conv),
+        bits_of(&found_conv),
         bits_of(&conv),
         "convolution after {tokens:?}"
     );

@@ -34,7 +34,7 @@ fn advance_by(composite: &mut Composite, request: u64, tokens: &[u32], new: bool
 
 fn committed(composite: &Composite, request: u64) -> (Vec<f32>, Vec<f32>) {
     let rows = composite.committed_rows(id(request)).unwrap();
-    (rows[0].to_vec(), rows[1].to_vec())
+    (rows[0].numbers(), rows[1].numbers())
 }
 
 #[test]

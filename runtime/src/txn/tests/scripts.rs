@@ -2,9 +2,10 @@
 //! state after every step.
 
 use super::fixture::*;
-use crate::device::HostDevice;
+use crate::device::{ElementType, HostDevice};
 use crate::ids::RequestId;
 use crate::kv::KvPool;
+use crate::state::RowBytes;
 use crate::state::audit::{audit, audit_step};
 use crate::txn::{Composite, Keep, Reserved, Snapshot, StateImage, Step, StepError, StepRow};
 use std::collections::BTreeMap;
@@ -282,7 +283,9 @@ impl Script {
                 .map(|head| (head.tokens, head.cache[0].keys.clone()));
             let expected = || (known.head.len(), floats(&known.head));
             assert_eq!(head, self.head.then(expected), "head of {request}");
-            let rows: Vec<&[f32]> = image.fixed.iter().map(Vec::as_slice).collect();
+            let element = ElementType::F32;
+            let rows = image.fixed.iter();
+            let rows: Vec<_> = rows.map(|bytes| RowBytes { element, bytes }).collect();
             if self.fixed {
                 assert_rows(&rows, &known.tokens);
             }

@@ -8,6 +8,7 @@ mod cases;
 mod copy;
 mod engine;
 mod graphs;
+mod ngram;
 mod run;
 mod state;
 mod step;
@@ -74,6 +75,8 @@ fn all() -> impl Iterator<Item = &'static Mistake> {
         engine::TREES,
         graphs::KERNELS,
         graphs::EXPORTS,
+        ngram::HISTORIES,
+        ngram::WHOLE_MODELS,
     ];
     tables.into_iter().flatten()
 }

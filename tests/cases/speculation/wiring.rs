@@ -1,0 +1,86 @@
+//! How a head is wired decides how often it is right, and nothing else; one that is never right is left alone.
+
+use super::{engine_of, off, request};
+use pawl::{
+    DraftPolicy, EngineOptions, SamplingParams, Source, SourceStats, Speculation, SpeculationStats,
+};
+use pawl_builder::{CheckpointOption, HeadHidden, HeadOrder, MtpWiring};
+use pawl_tests::checkpoint;
+use pawl_tests::export::Export;
+use pawl_tests::golden;
+
+const NEW_TOKENS: u64 = 120;
+
+fn export(hidden: HeadHidden, order: HeadOrder) -> Export {
+    Export::with(&checkpoint("tiny-python"), |options| {
+        options.checkpoints = CheckpointOption::Update(8);
+        let mut wiring = MtpWiring::default();
+        (wiring.hidden, wiring.order) = (hidden, order);
+        options.wiring = wiring;
+    })
+}
+
+/// Rounds that the head drafted for, and how many of its drafts were run and kept.
+fn of_head(stats: &SpeculationStats) -> (u64, u64, u64) {
+    let of = |of: &&SourceStats| of.source == Source::Head;
+    let head = stats.by_source.iter().find(of);
+    head.map_or((0, 0, 0), |of| (of.rounds, of.proposed, of.accepted))
+}
+
+#[test]
+fn the_right_wiring_agrees_most_and_the_wrong_order_is_given_up() {
+    let prompts: Vec<Vec<u32>> = golden::load("tiny-python")
+        .into_iter()
+        .map(|golden| golden.ids)
+        .take(4)
+        .collect();
+    let ask = || {
+        let greedy = SamplingParams::greedy();
+        prompts
+            .iter()
+            .map(move |ids| request(ids, &greedy, NEW_TOKENS))
+    };
+    let default = export(HeadHidden::default(), HeadOrder::default());
+    let plain = engine_of(&default, 4, &off()).generate_all(ask()).unwrap();
+    let options = EngineOptions::default()
+        .draft_policy(DraftPolicy::Fixed)
+        .speculation(Speculation::Mtp)
+        .max_drafts(3);
+    let mut rates = Vec::new();
+    for hidden in [HeadHidden::AfterNorm, HeadHidden::BeforeNorm] {
+        for order in [HeadOrder::EmbeddingFirst, HeadOrder::HiddenFirst] {
+            let export = export(hidden, order);
+            let engine = engine_of(&export, 4, &options);
+            let found = engine.generate_all(ask()).unwrap();
+            for (found, plain) in found.iter().zip(&plain) {
+                assert_eq!(found.tokens, plain.tokens, "{hidden}, {order}");
+            }
+            let stats = engine.speculation_stats();
+            let (rounds, proposed, accepted) = of_head(&stats);
+            println!(
+                "{hidden}, {order}: {accepted} of {proposed} in {rounds} rounds, {:?}",
+                stats.fallbacks
+            );
+            let told = stats
+                .fallbacks
+                .iter()
+                .any(|fallback| fallback.reason.contains("--mtp-order"));
+            assert_eq!(
+                told,
+                order == HeadOrder::HiddenFirst,
+                "{hidden}, {order}: {stats:?}"
+            );
+            if told {
+                // It was judged by so many rounds, and no more than those that were under way.
+                assert!((64..=70).contains(&rounds), "{stats:?}");
+            }
+            rates.push(accepted as f64 / proposed as f64);
+        }
+    }
+    // The head's own norm takes away most of what tells the two hidden rows apart; the order is all or nothing.
+    let [right, hidden_first, before, both] = rates.as_slice() else {
+        panic!("four wirings")
+    };
+    assert!(*right > 0.5 && before - right < 0.02, "{rates:?}");
+    assert!(hidden_first.max(*both) < 0.05, "{rates:?}");
+}
