@@ -93,6 +93,7 @@ pub(crate) struct StepPlan {
     pub(crate) unserviceable: Vec<RequestId>,
 }
 
+#[cfg(test)]
 impl StepPlan {
     /// Tokens of all rows, branches included.
     pub(crate) fn num_tokens(&self) -> usize {

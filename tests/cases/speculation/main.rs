@@ -12,6 +12,7 @@ mod committed;
 mod equality;
 mod gain;
 mod kept;
+mod plain;
 mod refusals;
 mod trees;
 
