@@ -28,11 +28,14 @@ pub(crate) fn write(
     let metadata = metadata(layout, &entries);
     let folder = target.parent().unwrap_or(Path::new("."));
     let partial = beside(folder).map_err(failed)?;
+    let permissions = partial.as_file().metadata().map_err(failed)?.permissions();
     let tensors = entries.into_iter().map(|entry| (entry.name.clone(), entry));
     let metadata = Some(metadata.into_iter().collect());
     safetensors::serialize_to_file(tensors, metadata, partial.path())
         .map_err(|error| failed(std::io::Error::other(error.to_string())))?;
     let partial = partial.into_temp_path();
+    // What was written replaced the file, and is for its owner alone again.
+    std::fs::set_permissions(&partial, permissions).map_err(failed)?;
     let written = std::fs::File::open(&partial).and_then(|file| file.sync_all());
     written.map_err(failed)?;
     partial.persist(&target).map_err(|e| failed(e.error))

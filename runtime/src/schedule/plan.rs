@@ -93,7 +93,6 @@ pub(crate) struct StepPlan {
     pub(crate) unserviceable: Vec<RequestId>,
 }
 
-#[cfg(test)]
 impl StepPlan {
     /// Tokens of all rows, branches included.
     pub(crate) fn num_tokens(&self) -> usize {
@@ -102,6 +101,10 @@ impl StepPlan {
     }
 
     /// Rows of the batch, branches included.
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "the engine does not run trees yet")
+    )]
     pub(crate) fn batch_rows(&self) -> usize {
         self.rows.iter().map(|row| 1 + row.branches.len()).sum()
     }

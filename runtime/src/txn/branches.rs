@@ -5,7 +5,8 @@ use super::composite::StepRow;
 use super::error::StepError;
 use super::faults::Faults;
 use super::participant::Seat;
-use super::step::{Reserved, Step};
+use super::phase::Reserved;
+use super::step::Step;
 use crate::kv::{KvError, KvReservation, PagedBinding};
 use crate::state::StateReservation;
 use std::num::NonZeroUsize;
@@ -52,6 +53,10 @@ pub(super) fn reserve(
 
 impl Step<'_, Reserved> {
     /// Branches of the draft head that a row was granted: the first ones of those it asked for.
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "the engine does not run trees yet")
+    )]
     pub(crate) fn head_branches(&self, row: usize) -> usize {
         let (_, _, head) = self.seats();
         head.map_or(0, |head| head.branches(row))
@@ -63,6 +68,10 @@ impl Step<'_, Reserved> {
     ///
     /// # Errors
     /// Rows and branches that were not granted; more positions than reserved; memory that the host cannot reach.
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "the engine does not run trees yet")
+    )]
     pub(crate) fn branch_head(
         &mut self,
         row: usize,
@@ -83,6 +92,10 @@ impl Step<'_, Reserved> {
     }
 
     /// As [`Self::head_binding`], of rows (`None`) and of their branches. A branch that was not granted reads nothing.
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "the engine does not run trees yet")
+    )]
     pub(crate) fn head_binding_of(&self, rows: &[(usize, Option<usize>)]) -> Option<PagedBinding> {
         let (_, _, head) = self.seats();
         let candidate =

@@ -419,8 +419,33 @@ impl<'a, Phase> Step<'a, Phase> {
     }
 
     /// Lets the calls of the step fail on purpose.
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "the engine does not run trees yet")
+    )]
     pub(super) fn faults(&self) -> &Faults {
         &self.standing.faults
+    }
+
+    /// Requests of the rows, in batch order.
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "the engine does not run trees yet")
+    )]
+    pub(crate) fn requests(&self) -> impl Iterator<Item = RequestId> {
+        self.rows.iter().map(|row| row.request)
+    }
+
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "the engine does not run trees yet")
+    )]
+    pub(super) fn seats(&self) -> SeatRefs<'_, 'a> {
+        (
+            self.state.as_deref(),
+            self.kv.as_deref(),
+            self.head.as_deref(),
+        )
     }
 
     pub(super) fn seats_mut(&mut self) -> SeatMuts<'_, 'a> {
@@ -435,14 +460,6 @@ impl<'a, Phase> Step<'a, Phase> {
 /// What tests look at and break.
 #[cfg(test)]
 impl<'a, Phase> Step<'a, Phase> {
-    pub(super) fn seats(&self) -> SeatRefs<'_, 'a> {
-        (
-            self.state.as_deref(),
-            self.kv.as_deref(),
-            self.head.as_deref(),
-        )
-    }
-
     pub(super) fn state_mut(&mut self) -> Option<&mut StateReservation<'a>> {
         self.state.as_deref_mut()
     }
@@ -453,7 +470,10 @@ impl<'a, Phase> Step<'a, Phase> {
 }
 
 /// The reservations, borrowed.
-#[cfg(test)]
+#[cfg_attr(
+    not(test),
+    allow(dead_code, reason = "the engine does not run trees yet")
+)]
 pub(super) type SeatRefs<'s, 'a> = (
     Option<&'s StateReservation<'a>>,
     Option<&'s KvReservation<'a>>,
