@@ -14,7 +14,7 @@ use std::ops::Range;
 ///
 /// `state` and `into` are `[values, value_dim, key_dim]`; `transitions(t)` is the captured transition
 /// of local token `t`, laid out as [`Heads::transition_of`] says. State is read and written once, however
-/// many transitions there are: it is what there is most of, and it is in no near cache.
+/// many transitions there are: it is what there is most of.
 pub(crate) fn replay<'s>(
     (heads, decay): (Heads, Decay),
     state: &[f32],
@@ -81,61 +81,60 @@ fn columns_body<I: Isa>(isa: I, path: Path<'_>, into: &mut [f32]) {
     replay_rows::<I, true>(isa, path, into);
 }
 
-/// State rows handled together: they share the keys that are read.
+/// Vectors of a row handled together. Rows follow one another, so that memory is read and written as it lies there: the
+/// caches fetch ahead of nothing else, and a state is in none of them that are near.
 const TOGETHER: usize = 4;
 
 #[inline(always)]
 fn replay_rows<I: Isa, const PER_KEY: bool>(isa: I, path: Path<'_>, into: &mut [f32]) {
-    let (rows, vectors) = (into.len() / path.key_dim, path.key_dim / I::LANES);
-    let whole = rows - rows % TOGETHER;
-    let (lanes, rest) = (I::LANES, vectors * I::LANES);
-    for row in (0..whole).step_by(TOGETHER) {
-        for vector in 0..vectors {
-            let at = vector * lanes;
-            advance::<I, TOGETHER, PER_KEY>(isa, path, (row, at..at + lanes), into);
+    let (dim, lanes) = (path.key_dim, I::LANES);
+    let vectors = dim / lanes;
+    let together = vectors - vectors % TOGETHER;
+    let rows = path.state.chunks_exact(dim).zip(into.chunks_exact_mut(dim));
+    for (row, (state, into)) in rows.enumerate() {
+        for vector in (0..together).step_by(TOGETHER) {
+            let at = vector * lanes..(vector + TOGETHER) * lanes;
+            advance::<I, TOGETHER, PER_KEY>(isa, path.steps, (row, at), state, into);
         }
-    }
-    for row in whole..rows {
-        for vector in 0..vectors {
-            let at = vector * lanes;
-            advance::<I, 1, PER_KEY>(isa, path, (row, at..at + lanes), into);
+        for vector in together..vectors {
+            let at = vector * lanes..(vector + 1) * lanes;
+            advance::<I, 1, PER_KEY>(isa, path.steps, (row, at), state, into);
         }
-    }
-    if rest < path.key_dim {
-        for row in 0..rows {
-            advance::<I, 1, PER_KEY>(isa, path, (row, rest..path.key_dim), into);
+        if vectors * lanes < dim {
+            let at = vectors * lanes..dim;
+            advance::<I, 1, PER_KEY>(isa, path.steps, (row, at), state, into);
         }
     }
 }
 
-/// Takes some columns, at most a vector, of `R` rows through all steps: `s = s * decay; s = s + key * delta`.
+/// Takes `V` vectors of a row, of which the last may be a part of one, through all steps: `s = s * decay; s = s + key * delta`.
 #[inline(always)]
-fn advance<I: Isa, const R: usize, const PER_KEY: bool>(
+fn advance<I: Isa, const V: usize, const PER_KEY: bool>(
     isa: I,
-    path: Path<'_>,
-    (row, columns): (usize, Range<usize>),
+    steps: &[Transition<'_>],
+    (row, at): (usize, Range<usize>),
+    state: &[f32],
     into: &mut [f32],
 ) {
-    let range = |r: usize| {
-        let start = (row + r) * path.key_dim;
-        start + columns.start..start + columns.end
-    };
-    let mut states = [isa.splat(0.0); R];
-    for (r, s) in states.iter_mut().enumerate() {
-        *s = isa.get(&path.state[range(r)]);
+    let (state, into) = (&state[at.clone()], &mut into[at.clone()]);
+    let part = |v: usize| v * I::LANES..state.len().min((v + 1) * I::LANES);
+    let mut states = [isa.splat(0.0); V];
+    for (v, s) in states.iter_mut().enumerate() {
+        *s = isa.get(&state[part(v)]);
     }
-    for step in path.steps {
-        let key = isa.get(&step.key[columns.clone()]);
-        let decay = match PER_KEY {
-            true => isa.get(&step.decay[columns.clone()]),
-            false => isa.splat(step.decay[0]),
-        };
-        for (s, &delta) in states.iter_mut().zip(&step.delta[row..row + R]) {
-            *s = isa.mul_add(key, isa.splat(delta), isa.mul(*s, decay));
+    for step in steps {
+        let keys = &step.key[at.clone()];
+        let delta = isa.splat(step.delta[row]);
+        for (v, s) in states.iter_mut().enumerate() {
+            let decay = match PER_KEY {
+                true => isa.get(&step.decay[at.clone()][part(v)]),
+                false => isa.splat(step.decay[0]),
+            };
+            *s = isa.mul_add(isa.get(&keys[part(v)]), delta, isa.mul(*s, decay));
         }
     }
-    for (r, s) in states.into_iter().enumerate() {
-        isa.set(&mut into[range(r)], s);
+    for (v, s) in states.into_iter().enumerate() {
+        isa.set(&mut into[part(v)], s);
     }
 }
 

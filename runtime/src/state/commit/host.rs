@@ -11,8 +11,9 @@ use crate::state::pool::Tensor;
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes of state that are worth a thread: starting one takes about as long as making them.
-const PER_THREAD: usize = 1 << 20;
+/// Bytes of state that are worth a thread. Less is made in a millisecond or two, which is how long a thread may have to wait
+/// for a core on a busy machine.
+const PER_THREAD: usize = 16 << 20;
 
 /// As [`super::Committer::commit`], with at most so many threads.
 pub(super) fn commit(
@@ -21,10 +22,25 @@ pub(super) fn commit(
     buffers: &mut [FixedBuffers],
     most: NonZeroUsize,
 ) -> Result<(), StateError> {
+    let row = |buffers: &FixedBuffers| buffers.bank.row_elements() * buffers.bank.element().size();
+    let bytes = rows
+        .iter()
+        .zip(&*buffers)
+        .map(|(rows, buffers)| rows.len() * row(buffers));
+    let threads = NonZeroUsize::new(bytes.sum::<usize>() / PER_THREAD);
+    let threads = threads.map_or(NonZeroUsize::MIN, |threads| threads.min(most));
+    commit_on(threads, tensors, (step_rows, rows), buffers)
+}
+
+/// With so many threads.
+pub(in crate::state) fn commit_on(
+    threads: NonZeroUsize,
+    tensors: &[Tensor],
+    (step_rows, rows): (usize, &[Vec<Partial>]),
+    buffers: &mut [FixedBuffers],
+) -> Result<(), StateError> {
     let mut pieces = Vec::with_capacity(rows.iter().map(Vec::len).sum());
-    let mut bytes = 0;
     for (index, ((tensor, rows), buffers)) in tensors.iter().zip(rows).zip(buffers).enumerate() {
-        bytes += rows.len() * buffers.bank.row_elements() * buffers.bank.element().size();
         let made = split(tensor, step_rows, rows, buffers);
         for (row, made) in rows.iter().zip(made) {
             let failed = || StateError::Memory {
@@ -34,8 +50,7 @@ pub(super) fn commit(
             pieces.push(Mutex::new((made.ok_or_else(failed)?, Some(failed()))));
         }
     }
-    let threads = NonZeroUsize::new(bytes / PER_THREAD);
-    make(&pieces, threads.map_or(NonZeroUsize::MIN, |n| n.min(most)));
+    make(&pieces, threads);
     let outcomes = pieces
         .into_iter()
         .map(|piece| piece.into_inner().unwrap_or_else(PoisonError::into_inner).1);

@@ -3,7 +3,7 @@
 //! What is made of what is decided before ([`super::select`], [`CaptureKind::take`](super::capture::CaptureKind)); here
 //! it is done, in the inactive rows, by the host or, where the host cannot touch the memory, by graphs on the device.
 
-mod host;
+pub(super) mod host;
 mod trial;
 
 use super::capture::{Take, wrong};

@@ -5,6 +5,7 @@ use crate::model::spec::{FixedBuffers, FixedSpec};
 use crate::model::test_specs::{conv, delta, per_key, series, tensor};
 use crate::state::StateError;
 use crate::state::capture::{CaptureKind, Take};
+use crate::state::commit::host::commit_on;
 use crate::state::commit::{Committer, Partial};
 use crate::state::pool::Tensor;
 use crate::state::select::Source;
@@ -183,7 +184,7 @@ fn what_is_copied_is_not_replayed() {
     }
 }
 
-/// Enough state for several threads: rows of several tensors and both kinds, of which two read the same one.
+/// Rows of several tensors and both kinds, of which two read the same one.
 #[test]
 fn threads_change_nothing() {
     const ROWS: usize = 4;
@@ -194,7 +195,7 @@ fn threads_change_nothing() {
             delta(2, [8, 40, 96], 3),
         ]
     };
-    let specs: Vec<FixedSpec> = (0..6).flat_map(|_| some()).collect();
+    let specs: Vec<FixedSpec> = (0..2).flat_map(|_| some()).collect();
     let commit = |threads: usize| {
         let mut all: Vec<FixedBuffers> = specs.iter().map(|spec| noisy(spec, ROWS)).collect();
         let tensors: Vec<Tensor> = specs
@@ -211,18 +212,14 @@ fn threads_change_nothing() {
             take: Take::Replay(batch % 3 + 1),
         };
         let rows: Vec<Vec<Partial>> = specs.iter().map(|_| (0..ROWS).map(row).collect()).collect();
-        let mut committer = Committer::Host(NonZeroUsize::new(threads).unwrap());
-        committer.commit(&tensors, (ROWS, &rows), &mut all).unwrap();
+        let threads = NonZeroUsize::new(threads).unwrap();
+        commit_on(threads, &tensors, (ROWS, &rows), &mut all).unwrap();
         let bytes = all
             .iter()
             .map(|buffers| buffers.bank.as_bytes().unwrap().to_vec());
         bytes.collect::<Vec<_>>()
     };
     let alone = commit(1);
-    assert!(
-        alone.iter().map(Vec::len).sum::<usize>() / 2 > 3 << 20,
-        "threads are worth it"
-    );
     assert!(commit(3) == alone);
     assert!(commit(2) == alone);
 }
