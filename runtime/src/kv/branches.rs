@@ -29,10 +29,6 @@ impl KvReservation<'_> {
     }
 
     /// Branches that a row has.
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "the engine does not run trees yet")
-    )]
     pub(crate) fn branches(&self, row: usize) -> usize {
         self.rows.get(row).map_or(0, |row| row.branches.len())
     }

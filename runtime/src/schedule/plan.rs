@@ -101,10 +101,7 @@ impl StepPlan {
     }
 
     /// Rows of the batch, branches included.
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "the engine does not run trees yet")
-    )]
+    #[cfg(test)]
     pub(crate) fn batch_rows(&self) -> usize {
         self.rows.iter().map(|row| 1 + row.branches.len()).sum()
     }

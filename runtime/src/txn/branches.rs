@@ -53,10 +53,6 @@ pub(super) fn reserve(
 
 impl Step<'_, Reserved> {
     /// Branches of the draft head that a row was granted: the first ones of those it asked for.
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "the engine does not run trees yet")
-    )]
     pub(crate) fn head_branches(&self, row: usize) -> usize {
         let (_, _, head) = self.seats();
         head.map_or(0, |head| head.branches(row))
@@ -68,10 +64,6 @@ impl Step<'_, Reserved> {
     ///
     /// # Errors
     /// Rows and branches that were not granted; more positions than reserved; memory that the host cannot reach.
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "the engine does not run trees yet")
-    )]
     pub(crate) fn branch_head(
         &mut self,
         row: usize,
@@ -92,10 +84,6 @@ impl Step<'_, Reserved> {
     }
 
     /// As [`Self::head_binding`], of rows (`None`) and of their branches. A branch that was not granted reads nothing.
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "the engine does not run trees yet")
-    )]
     pub(crate) fn head_binding_of(&self, rows: &[(usize, Option<usize>)]) -> Option<PagedBinding> {
         let (_, _, head) = self.seats();
         let candidate =

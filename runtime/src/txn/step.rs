@@ -210,6 +210,7 @@ impl<'a> Step<'a, Reserved> {
 
     /// Past lengths and block table of a run of the draft head over some rows of the step. A run that follows another
     /// in the same step adds what that one wrote to `past`.
+    #[cfg(test)]
     pub(crate) fn head_binding(&self, rows: &[usize]) -> Option<PagedBinding> {
         let own = rows.iter().map(|row| (*row, 0));
         self.head.as_ref().map(|head| head.binding_of(own))
@@ -419,27 +420,15 @@ impl<'a, Phase> Step<'a, Phase> {
     }
 
     /// Lets the calls of the step fail on purpose.
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "the engine does not run trees yet")
-    )]
     pub(super) fn faults(&self) -> &Faults {
         &self.standing.faults
     }
 
     /// Requests of the rows, in batch order.
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "the engine does not run trees yet")
-    )]
     pub(crate) fn requests(&self) -> impl Iterator<Item = RequestId> {
         self.rows.iter().map(|row| row.request)
     }
 
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "the engine does not run trees yet")
-    )]
     pub(super) fn seats(&self) -> SeatRefs<'_, 'a> {
         (
             self.state.as_deref(),
@@ -470,10 +459,6 @@ impl<'a, Phase> Step<'a, Phase> {
 }
 
 /// The reservations, borrowed.
-#[cfg_attr(
-    not(test),
-    allow(dead_code, reason = "the engine does not run trees yet")
-)]
 pub(super) type SeatRefs<'s, 'a> = (
     Option<&'s StateReservation<'a>>,
     Option<&'s KvReservation<'a>>,
