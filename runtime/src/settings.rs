@@ -184,6 +184,17 @@ fn read(setting: Setting) -> Option<OsString> {
     std::env::var_os(setting.name).filter(|value| !value.is_empty())
 }
 
+/// How many times as many random scripts the tests run as usually.
+#[cfg(test)]
+pub(crate) fn effort() -> u32 {
+    const EFFORT: Setting = Setting {
+        name: "PAWL_TEST_EFFORT",
+        meaning: "how many times as many random scripts are to run",
+    };
+    let effort = read(EFFORT).and_then(|effort| effort.to_str()?.parse().ok());
+    effort.unwrap_or(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -45,6 +45,17 @@ pub fn checkpoint(name: &str) -> PathBuf {
     }
 }
 
+/// How many times as many random scripts are to run as usually: what `PAWL_TEST_EFFORT` says, or 1.
+#[must_use]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests are told by their environment how long to run"
+)]
+pub fn effort() -> u64 {
+    let effort = std::env::var("PAWL_TEST_EFFORT").ok();
+    effort.and_then(|effort| effort.parse().ok()).unwrap_or(1)
+}
+
 /// The workspace root.
 #[must_use]
 pub fn workspace() -> PathBuf {

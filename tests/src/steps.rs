@@ -59,6 +59,13 @@ impl Recorder {
         steps.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The steps since the last time, which are forgotten.
+    #[must_use]
+    pub fn take(&self) -> Vec<Vec<RowRecord>> {
+        let steps = self.steps.lock();
+        std::mem::take(&mut *steps.unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// The rows of one request.
     #[must_use]
     pub fn rows(&self, request: RequestId) -> Vec<RowRecord> {

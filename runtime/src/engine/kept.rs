@@ -179,7 +179,8 @@ impl Kept {
     ///
     /// The file is in the safetensors format (tensors by the graph's names, the tokens, a version and a checksum)
     /// and tied to the model by a fingerprint of its graphs and of pages of every weight; `genai_config.json` and the
-    /// tokenizer are not part of that.
+    /// tokenizer are not part of that. It holds what was said, and has the permissions of any new file of the process: the
+    /// umask says who may read it.
     ///
     /// ```no_run
     /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};

@@ -11,6 +11,7 @@ use crate::kv::blocks_for;
 use crate::model::Model;
 use crate::model::spec::StateSpec;
 use crate::txn::{Composite, StepRow};
+use std::num::NonZeroUsize;
 use std::ops::Range;
 
 /// Runs every sequence through the decoder, then through the head.
@@ -242,6 +243,7 @@ fn allocate(
         slots: sequences.len().max(1),
         rows: 1,
         blocks: blocks.max(1),
+        threads: NonZeroUsize::MIN,
     };
     // Everything that runs is kept, so nothing is ever captured.
     let mut spec = spec.clone();

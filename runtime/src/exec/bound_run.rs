@@ -19,6 +19,9 @@ pub(crate) struct BoundRun {
     inputs: Vec<CString>,
     outputs: Vec<CString>,
     scratch: Scratch,
+    /// How many inputs and outputs each run had so far.
+    #[cfg(test)]
+    pub(super) bound: std::sync::Arc<std::sync::Mutex<Vec<(usize, usize)>>>,
 }
 
 /// Argument arrays, kept between runs.
@@ -53,6 +56,8 @@ impl BoundRun {
             inputs: owned(inputs)?,
             outputs: owned(outputs)?,
             scratch: Scratch::default(),
+            #[cfg(test)]
+            bound: std::sync::Arc::default(),
         })
     }
 
@@ -95,6 +100,10 @@ impl BoundRun {
             })?;
             self.scratch.output_names.push(name.as_ptr());
             self.scratch.output_values.push(value);
+        }
+        #[cfg(test)]
+        if let Ok(mut bound) = self.bound.lock() {
+            bound.push((inputs.len(), outputs.len()));
         }
         self.call()
     }

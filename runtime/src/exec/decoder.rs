@@ -11,6 +11,7 @@ use super::step::{Capture, StepInputs, StepOutputs};
 use super::tensor_value::TensorValue;
 use crate::error::RunError;
 use crate::model::spec::{FixedBuffers, PagedBuffers, StateSpec};
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 /// One per-step input of a graph.
@@ -50,6 +51,7 @@ pub(crate) struct Signature {
 pub(crate) struct Decoder {
     executor: Box<dyn Executor>,
     graph: String,
+    threads: NonZeroUsize,
     signature: Signature,
     state: StateSpec,
 }
@@ -83,22 +85,16 @@ impl Decoder {
         signature: Signature,
         state: StateSpec,
     ) -> Result<Self, RunError> {
-        let graph = file_name(session.file());
-        let (paged, fixed) = (layers(&state), state.fixed.len());
-        let inputs = input_names(&signature, &state);
-        let outputs = output_names(&signature, &state);
-        let run = BoundRun::new(session, inputs, outputs).map_err(|error| RunError::Failed {
+        let (graph, threads) = (file_name(session.file()), session.threads());
+        let bound = Bound::new(session, &signature, &state);
+        let bound = bound.map_err(|error| RunError::Failed {
             graph: graph.clone(),
             reason: error.to_string(),
         })?;
-        let values = StateValues {
-            paged: (0..paged).map(|_| Default::default()).collect(),
-            banks: (0..fixed).map(|_| Default::default()).collect(),
-            checkpoints: (0..fixed).map(|_| Default::default()).collect(),
-        };
         Ok(Self {
-            executor: Box::new(Bound { run, values }),
+            executor: Box::new(bound),
             graph,
+            threads,
             signature,
             state,
         })
@@ -115,6 +111,7 @@ impl Decoder {
         Self {
             executor,
             graph,
+            threads: NonZeroUsize::MIN,
             signature,
             state,
         }
@@ -139,6 +136,11 @@ impl Decoder {
     /// Columns of hidden rows; 0 where the graph has none.
     pub(crate) fn hidden_size(&self) -> usize {
         self.signature.hidden_size
+    }
+
+    /// Threads that one operator of the graph may use.
+    pub(crate) fn threads(&self) -> NonZeroUsize {
+        self.threads
     }
 
     /// The session, where one runs the graph.
@@ -228,6 +230,21 @@ impl Executor for Bound {
 }
 
 impl Bound {
+    fn new(session: Session, signature: &Signature, state: &StateSpec) -> ort::Result<Self> {
+        let (paged, fixed) = (layers(state), state.fixed.len());
+        let inputs = input_names(signature, state);
+        let outputs = output_names(signature, state);
+        let values = StateValues {
+            paged: (0..paged).map(|_| Default::default()).collect(),
+            banks: (0..fixed).map(|_| Default::default()).collect(),
+            checkpoints: (0..fixed).map(|_| Default::default()).collect(),
+        };
+        Ok(Self {
+            run: BoundRun::new(session, inputs, outputs)?,
+            values,
+        })
+    }
+
     fn bind_state(&mut self, run: &mut Run<'_>) -> ort::Result<()> {
         let rows = run.inputs.past.len();
         for ((key, value), buffers) in self.values.paged.iter_mut().zip(run.paged.iter_mut()) {

@@ -5,6 +5,10 @@ use crate::device::{Buffer, ElementType};
 use crate::exec::{SessionSettings, Wanted, load};
 use crate::model::Provider;
 use crate::model::test_toy::{ROW, WINDOW, folder, signature, state};
+use std::sync::{Arc, Mutex};
+
+/// Inputs and outputs of every run.
+type Bindings = Arc<Mutex<Vec<(usize, usize)>>>;
 
 struct Toy {
     decoder: Decoder,
@@ -15,6 +19,11 @@ struct Toy {
 
 impl Toy {
     fn new() -> Self {
+        Self::keeping(state()).0
+    }
+
+    /// With what it is to keep, and how many inputs and outputs each of its runs will have.
+    fn keeping(state: StateSpec) -> (Self, Bindings) {
         let folder = folder();
         let file = folder.path().join("toy.onnx");
         let settings = SessionSettings {
@@ -33,8 +42,12 @@ impl Toy {
             bank.write_row_f32(row.into(), &[f32::from(row); ROW])
                 .unwrap();
         }
-        Self {
-            decoder: Decoder::new(session, signature(), state()).unwrap(),
+        let bound = Bound::new(session, &signature(), &state).unwrap();
+        let counts = Arc::clone(&bound.run.bound);
+        let mut decoder = Decoder::with(Box::new(bound), signature(), state);
+        decoder.graph = "toy.onnx".to_owned();
+        let toy = Self {
+            decoder,
             paged: vec![PagedBuffers {
                 key: buffer(&[4, 2, 1, 1]),
                 value: buffer(&[4, 2, 1, 1]),
@@ -44,7 +57,8 @@ impl Toy {
                 checkpoints: Some(buffer(&[WINDOW * 4 * ROW])),
             }],
             outputs: StepOutputs::default(),
-        }
+        };
+        (toy, counts)
     }
 
     fn step(
@@ -142,6 +156,28 @@ fn state_is_written_in_place_and_neighbours_are_untouched() {
         expected[1] = 1.0;
         assert_eq!(toy.bank(), expected);
         drop(before);
+    }
+}
+
+/// A step that captures nothing binds what it binds in a model that has no checkpoints.
+#[test]
+fn checkpoints_are_counted_only_where_they_are_captured() {
+    let mut none = state();
+    none.fixed[0].checkpoints = None;
+    let (mut with, counts) = Toy::keeping(state());
+    let (mut without, bare) = Toy::keeping(none);
+    let mut capturing = inputs();
+    capturing.capture_counts = vec![0, 1];
+    for hidden in [false, true] {
+        with.step(&inputs(), Capture::Off, hidden).unwrap();
+        without.step(&inputs(), Capture::Off, hidden).unwrap();
+        assert_eq!(*counts.lock().unwrap(), *bare.lock().unwrap());
+        with.step(&capturing, Capture::On, hidden).unwrap();
+        let (inputs, outputs) = bare.lock().unwrap()[0];
+        let captured = (inputs, outputs + 1);
+        assert_eq!(counts.lock().unwrap().pop(), Some(captured));
+        counts.lock().unwrap().clear();
+        bare.lock().unwrap().clear();
     }
 }
 

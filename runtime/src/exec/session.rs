@@ -35,6 +35,7 @@ pub(crate) struct Session {
     file: PathBuf,
     inputs: Vec<TensorSpec>,
     outputs: Vec<TensorSpec>,
+    threads: Option<NonZeroUsize>,
     _weights: Option<Arc<SharedWeights>>,
 }
 
@@ -47,6 +48,7 @@ impl Session {
         settings: SessionSettings,
         weights: Option<(&Arc<SharedWeights>, &str)>,
     ) -> ort::Result<Self> {
+        let threads = settings.threads;
         let mut builder = configure(loaded, settings)?;
         if let Some((weights, graph)) = weights {
             builder = weights.give(builder, graph)?;
@@ -57,6 +59,7 @@ impl Session {
             outputs: inner.outputs().iter().map(spec).collect(),
             inner,
             file: file.to_path_buf(),
+            threads,
             _weights: weights.map(|(weights, _)| Arc::clone(weights)),
         })
     }
@@ -74,6 +77,12 @@ impl Session {
     /// Declared outputs.
     pub(crate) fn outputs(&self) -> &[TensorSpec] {
         &self.outputs
+    }
+
+    /// Threads that one operator may use.
+    pub(crate) fn threads(&self) -> NonZeroUsize {
+        let one_per_core = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        self.threads.unwrap_or_else(one_per_core)
     }
 
     pub(crate) fn inner(&self) -> &ort::session::Session {

@@ -10,7 +10,6 @@ mod causal_conv;
 mod error;
 mod gated_delta_net;
 mod gemm;
-
 mod isa;
 mod math;
 mod memory;
@@ -24,6 +23,7 @@ mod testing;
 
 pub(crate) use causal_conv::replay_conv;
 pub(crate) use gated_delta_net::{Decay, Heads, replay_delta};
+pub(crate) use parallel::{Parallel, Scoped, Serial};
 
 /// The domain `pawl`, version 1, with all its operators.
 ///

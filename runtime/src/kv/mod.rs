@@ -2,11 +2,6 @@
 //!
 //! Only a table's committed length decides what is valid, so a step that is dropped, or keeps a prefix, needs no copy:
 //! it gives blocks back and leaves the length where it was or puts it where the prefix ends.
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "parts of the cache wait for the engine and for speculation"
-)]
 
 mod blocks;
 mod branches;
@@ -19,7 +14,7 @@ mod reservation;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use blocks::{BlockId, BlockPool};
-pub(crate) use error::{KvError, KvPoolError};
+pub(crate) use blocks::BlockId;
+pub(crate) use error::KvError;
 pub(crate) use pool::{BlockTable, KeysValues, KvPool};
 pub(crate) use reservation::{KvReservation, KvRow, PagedBinding, blocks_for};

@@ -77,16 +77,6 @@ impl KvPool {
         })
     }
 
-    /// Bytes that [`Self::new`] will allocate. `None` when no address space holds them.
-    pub(crate) fn planned_bytes(spec: &PagedSpec, blocks: usize) -> Option<usize> {
-        let block = spec
-            .block_size
-            .checked_mul(spec.kv_heads)?
-            .checked_mul(spec.head_dim)?;
-        let layers = spec.layers.len().checked_mul(2 * size_of::<f32>())?;
-        block.checked_mul(blocks)?.checked_mul(layers)
-    }
-
     /// Tokens per block.
     pub(crate) fn block_size(&self) -> usize {
         self.block_size

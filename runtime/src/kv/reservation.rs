@@ -28,6 +28,13 @@ pub(super) struct ReservedRow {
     pub(super) owned: usize,
     pub(super) taken: Vec<BlockId>,
     /// How many of `taken`, the first ones, are another table's: they are read only.
+    #[cfg_attr(
+        not(test),
+        expect(
+            dead_code,
+            reason = "audits during a step, which tests make, ask for it"
+        )
+    )]
     pub(super) shared: usize,
     /// Tables of the rows that branch off the same committed positions.
     pub(super) branches: Vec<Candidate>,
@@ -138,11 +145,6 @@ impl<'a> KvReservation<'a> {
         &mut self.pool.buffers
     }
 
-    /// Committed length of a row before the step.
-    pub(crate) fn past(&self, row: usize) -> Option<usize> {
-        self.rows.get(row).map(|row| row.past)
-    }
-
     /// Decides, once, that only the first `kept` positions of a row become valid. A row that is never asked keeps all.
     ///
     /// # Errors
@@ -164,7 +166,32 @@ impl<'a> KvReservation<'a> {
         Ok(())
     }
 
-    /// The pool as an audit sees it.
+    /// Room for what publishing will insert, so that it need not allocate.
+    fn make_room(&mut self) {
+        self.pool
+            .tables
+            .reserve(self.rows.iter().filter(|row| row.new).count());
+        for row in &self.rows {
+            let blocks = blocks_for(row.past + row.tokens, self.pool.block_size);
+            if let Some(table) = self.pool.tables.get_mut(&row.request) {
+                table
+                    .blocks
+                    .reserve(blocks.saturating_sub(table.blocks.len()));
+            }
+        }
+    }
+
+    /// Blocks that the row's request had before the step.
+    pub(super) fn own_blocks(&self, row: &ReservedRow) -> &[BlockId] {
+        let owned = self.pool.tables.get(&row.request);
+        owned.map_or(&[][..], |table| table.blocks.as_slice())
+    }
+}
+
+/// A live reservation as an audit sees it.
+#[cfg(test)]
+impl KvReservation<'_> {
+    /// The pool.
     pub(crate) fn pool(&self) -> &KvPool {
         self.pool
     }
@@ -186,27 +213,6 @@ impl<'a> KvReservation<'a> {
             let claims = std::iter::once(own).chain(branches);
             claims.map(|claim| (row.request, claim))
         })
-    }
-
-    /// Room for what publishing will insert, so that it need not allocate.
-    fn make_room(&mut self) {
-        self.pool
-            .tables
-            .reserve(self.rows.iter().filter(|row| row.new).count());
-        for row in &self.rows {
-            let blocks = blocks_for(row.past + row.tokens, self.pool.block_size);
-            if let Some(table) = self.pool.tables.get_mut(&row.request) {
-                table
-                    .blocks
-                    .reserve(blocks.saturating_sub(table.blocks.len()));
-            }
-        }
-    }
-
-    /// Blocks that the row's request had before the step.
-    pub(super) fn own_blocks(&self, row: &ReservedRow) -> &[BlockId] {
-        let owned = self.pool.tables.get(&row.request);
-        owned.map_or(&[][..], |table| table.blocks.as_slice())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Blocks, tables and what the cache refuses. Commits are tested with the transaction that alone can make them.
 
-use super::{KvError, KvPool, KvPoolError, KvRow, blocks_for};
+use super::error::KvPoolError;
+use super::{KvError, KvPool, KvRow, blocks_for};
 use crate::device::HostDevice;
 use crate::ids::RequestId;
 use crate::kv::blocks::BlockPool;
@@ -36,16 +37,13 @@ fn row(request: u64, tokens: usize, new: bool) -> KvRow {
 }
 
 #[test]
-fn tensors_are_planned_and_allocated_alike() {
+fn every_layer_has_keys_and_values() {
     let pool = pool(6);
     assert_eq!(pool.buffers.len(), 2);
-    assert_eq!(pool.buffers[1].value.shape(), [6, 4, 3, 5]);
-    let bytes = pool
-        .buffers
-        .iter()
-        .map(|layer| layer.key.bytes() + layer.value.bytes())
-        .sum();
-    assert_eq!(KvPool::planned_bytes(&spec(4), 6), Some(bytes));
+    for layer in &pool.buffers {
+        assert_eq!(layer.key.shape(), [6, 4, 3, 5]);
+        assert_eq!(layer.value.shape(), [6, 4, 3, 5]);
+    }
 }
 
 #[test]
@@ -69,7 +67,6 @@ fn rows_get_the_blocks_their_tokens_need() {
     assert_eq!(binding.block_table, [0, 1, 2, 3, -1, -1, -1, -1, -1]);
     let some = step.binding_of([(2, 0), (1, 0), (7, 0)]);
     assert_eq!((some.max_blocks, some.block_table), (1, vec![-1, 3, -1]));
-    assert_eq!((step.past(0), step.past(3)), (Some(0), None));
 }
 
 #[test]

@@ -56,6 +56,46 @@
 //! Each phase consumes the one before (`Step<Reserved>` to `Step<Prepared>`), so no other order compiles. Publishing has
 //! no way to fail. Dropping a step in any phase frees its slots and blocks; nothing else had changed.
 //!
+//! The phases are types of a file of their own, which is all that this example knows:
+//!
+//! ```
+//! # #![allow(dead_code)]
+//! # mod phase { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/txn/phase.rs")); }
+//! # use phase::*;
+//! let prepared = In::<Reserved>::start().accept().validate().prepare();
+//! let published: Published = prepared.publish();
+//! ```
+//!
+//! Nothing is published before it is prepared,
+//!
+//! ```compile_fail,E0599
+//! # #![allow(dead_code)]
+//! # mod phase { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/txn/phase.rs")); }
+//! # use phase::*;
+//! let validated = In::<Reserved>::start().accept().validate();
+//! let published: Published = validated.publish();
+//! ```
+//!
+//! prepared before everybody has agreed,
+//!
+//! ```compile_fail,E0599
+//! # #![allow(dead_code)]
+//! # mod phase { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/txn/phase.rs")); }
+//! # use phase::*;
+//! let prepared = In::<Reserved>::start().accept().prepare();
+//! ```
+//!
+//! or published twice:
+//!
+//! ```compile_fail,E0382
+//! # #![allow(dead_code)]
+//! # mod phase { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/txn/phase.rs")); }
+//! # use phase::*;
+//! let prepared = In::<Reserved>::start().accept().validate().prepare();
+//! let published: Published = prepared.publish();
+//! let again: Published = prepared.publish();
+//! ```
+//!
 //! Where the state of a row comes from is decided by one pure function, `select`, the only place that knows alignment:
 //!
 //! ```text
@@ -108,10 +148,13 @@
 //! series of states or a history is copied, the values of a convolution are appended, the transitions of Gated DeltaNet
 //! are replayed. Who does it depends on where the memory is (`state::commit`):
 //!
-//! * the **host**, over banks that it can reach, with the arithmetic of the operators;
+//! * the **host**, over banks that it can reach, with the arithmetic of the operators. Every row of every tensor is made on
+//!   its own, from what nobody writes, so that threads share them in any order and leave the same bits;
 //! * **commit graphs** elsewhere: one per kind and geometry of state, written by the builder, run once per tensor that
 //!   has partial rows, on the device that holds the bank. The bank is bound as input and output at once, all partial rows
 //!   of the step are committed in one run, and no other row is touched.
+//!
+//! What a graph makes is compared with what the host makes of the same transitions when an export is verified, on the CPU.
 //!
 //! Either way strides come from the capacity of the checkpoint output, never from what is kept, and nothing beyond the
 //! kept prefix is read: graphs replace it before any arithmetic, because zero times NaN is NaN.
@@ -159,10 +202,9 @@
 //!
 //! # Who may commit
 //!
-//! Pools are owned by the composite and reachable through a step only. Their committing methods ask for a permit that
-//! only the transaction can make. A participant leaves a step by exactly one of two exits, publish or discard. These
-//! types are internal to the crate, so that no example here can show the compiler refusing `publish` before `prepare`;
-//! a unit test pins that the method exists for a prepared step alone.
+//! Pools are owned by the composite and reachable through a step only. Their committing methods ask for a permit, which
+//! the transaction alone can make: for a step from the proof that only the prepared phase gives, and between steps for a
+//! release and a transfer. A participant leaves a step by exactly one of two exits, publish or discard.
 //!
 //! # Assumptions
 //!

@@ -8,7 +8,8 @@ use super::options::{LoadOptions, Provider};
 use super::source::Source;
 use super::tensor_spec::DataType;
 use crate::error::LoadError;
-use crate::exec::{Loaded, Session, SessionSettings, Wanted, load};
+use crate::exec::{CommitGraphs, Loaded, Session, SessionSettings, Wanted, load};
+use crate::state::trial;
 use genai_config_schema::{GraphOptimizationLevel, Model, SessionOptions};
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -85,6 +86,9 @@ pub struct VerifiedGraph {
     pub tensors: usize,
     /// How ONNX Runtime took it.
     pub opened: Opened,
+    /// Lengths of kept prefixes for which a commit graph was run on the CPU and left what Pawl's own replay leaves; 0 for
+    /// other graphs, and where the CPU has no implementation.
+    pub replayed: usize,
 }
 
 /// How ONNX Runtime took a graph.
@@ -118,6 +122,11 @@ impl fmt::Display for VerifyReport {
                 graph.file, graph.tensors
             )?;
             match &graph.opened {
+                Opened::OnCpu if graph.replayed > 0 => write!(
+                    f,
+                    "leaves what the host's replay leaves for {} kept lengths",
+                    graph.replayed
+                )?,
                 Opened::OnCpu => f.write_str("opens in ONNX Runtime")?,
                 Opened::ElsewhereOnly { operator } => {
                     write!(
@@ -133,7 +142,8 @@ impl fmt::Display for VerifyReport {
 
 /// Checks a built model: its configuration, every graph against it, and that ONNX Runtime opens every graph. A graph
 /// for another provider cannot be opened on the CPU; there, ONNX Runtime must understand all of it and miss nothing
-/// but an implementation of one of that provider's operators.
+/// but an implementation of one of that provider's operators. A commit graph, which consists of ONNX operators, is run on
+/// the CPU over made-up transitions, and must leave what Pawl's own replay of them leaves.
 ///
 /// # Errors
 /// As [`Model::load`](crate::Model::load), and any other answer of ONNX Runtime.
@@ -193,17 +203,53 @@ fn refuse_all(loaded: &Loaded, source: &Source) -> Result<Vec<VerifiedGraph>, Lo
         let path = source.folder.join(&graph.name);
         let settings = session_settings(&path, Provider::Cpu, options, NonZeroUsize::new(1))?;
         match try_open(loaded, &path, settings, graph)? {
-            Opened::OnCpu => Err(unexpected(&path, "it opens on the CPU")),
-            opened @ Opened::ElsewhereOnly { .. } => Ok(verified(graph, opened)),
+            Tried::Opened(_) => Err(unexpected(&path, "it opens on the CPU")),
+            Tried::Missing(operator) => Ok(verified(graph, Opened::ElsewhereOnly { operator })),
         }
     });
-    // Commit graphs consist of ONNX operators, most of which the CPU has in every type.
-    let commits = source.commits.iter().map(|graph| {
-        let path = source.folder.join(&graph.name);
-        let settings = commit::settings(Provider::Cpu);
-        Ok(verified(graph, try_open(loaded, &path, settings, graph)?))
-    });
+    let commits = source.commits.iter();
+    let commits = commits.map(|graph| run_commit(loaded, source, graph));
     refused.chain(commits).collect()
+}
+
+/// Opens a commit graph, of whose operators the CPU has most in every type, and runs it.
+fn run_commit(
+    loaded: &Loaded,
+    source: &Source,
+    graph: &GraphFile,
+) -> Result<VerifiedGraph, LoadError> {
+    let path = source.folder.join(&graph.name);
+    let session = match try_open(loaded, &path, commit::settings(Provider::Cpu), graph)? {
+        Tried::Opened(session) => session,
+        Tried::Missing(operator) => {
+            return Ok(verified(graph, Opened::ElsewhereOnly { operator }));
+        }
+    };
+    let failed = |reason: String| LoadError::Graph {
+        path: path.clone(),
+        reason: format!("run on the CPU to commit kept prefixes: {reason}"),
+    };
+    let contracts = &source.contract;
+    let contract = contracts.commits.iter().find(|of| of.file == graph.name);
+    let served = contract.and_then(|of| Some((of.task, *of.tensors.first()?)));
+    let state = served.and_then(|(task, at)| Some((task, contracts.decoder.state.fixed.get(at)?)));
+    let (task, state) = state.ok_or_else(|| failed("it serves no state".to_owned()))?;
+    let mut graphs = CommitGraphs::new(1);
+    graphs
+        .add(session, task, &[0])
+        .map_err(|error| failed(error.to_string()))?;
+    let replayed = trial(&mut graphs, state).map_err(failed)?;
+    Ok(VerifiedGraph {
+        replayed,
+        ..verified(graph, Opened::OnCpu)
+    })
+}
+
+/// What ONNX Runtime did with a graph.
+enum Tried {
+    Opened(Session),
+    /// The type of the operator that it has no implementation of.
+    Missing(String),
 }
 
 /// Opens a graph, or finds that nothing but an implementation of one of its operators is missing.
@@ -212,13 +258,13 @@ fn try_open(
     path: &Path,
     settings: SessionSettings,
     graph: &GraphFile,
-) -> Result<Opened, LoadError> {
+) -> Result<Tried, LoadError> {
     let answer = match Session::open(loaded, path, settings, None) {
-        Ok(_) => return Ok(Opened::OnCpu),
+        Ok(session) => return Ok(Tried::Opened(session)),
         Err(error) => error.message().trim().to_owned(),
     };
     match missing_operator(&answer, &graph.io) {
-        Some(operator) => Ok(Opened::ElsewhereOnly { operator }),
+        Some(operator) => Ok(Tried::Missing(operator)),
         None => Err(unexpected(path, &answer)),
     }
 }
@@ -236,6 +282,7 @@ fn verified(graph: &GraphFile, opened: Opened) -> VerifiedGraph {
         file: graph.name.clone(),
         tensors: graph.io.inputs.len() + graph.io.outputs.len(),
         opened,
+        replayed: 0,
     }
 }
 

@@ -351,3 +351,14 @@ fn a_failed_write_leaves_nothing() {
     }
     assert_eq!(files(&folder), 0);
 }
+
+#[test]
+#[cfg(unix)]
+fn a_saved_state_has_the_permissions_of_any_new_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let (folder, path, _) = saved();
+    let other = folder.path().join("other");
+    fs::write(&other, "").unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+    assert_eq!(mode(&path), mode(&other));
+}

@@ -9,6 +9,7 @@ use safetensors::{Dtype, View};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
 
 /// Writes a state beside the target, then in its place: whenever the process ends, the target is either what it was or
 /// complete. What a killed process leaves is a hidden file beside the target, `.pawl-state-*`.
@@ -26,18 +27,31 @@ pub(crate) fn write(
     let entries = entries(layout, tokens, image);
     let metadata = metadata(layout, &entries);
     let folder = target.parent().unwrap_or(Path::new("."));
-    let partial = tempfile::Builder::new()
-        .prefix(".pawl-state-")
-        .tempfile_in(folder)
-        .map_err(failed)?;
+    let partial = beside(folder).map_err(failed)?;
+    let permissions = partial.as_file().metadata().map_err(failed)?.permissions();
     let tensors = entries.into_iter().map(|entry| (entry.name.clone(), entry));
     let metadata = Some(metadata.into_iter().collect());
     safetensors::serialize_to_file(tensors, metadata, partial.path())
         .map_err(|error| failed(std::io::Error::other(error.to_string())))?;
     let partial = partial.into_temp_path();
+    // What was written replaced the file, and is for its owner alone again.
+    std::fs::set_permissions(&partial, permissions).map_err(failed)?;
     let written = std::fs::File::open(&partial).and_then(|file| file.sync_all());
     written.map_err(failed)?;
     partial.persist(&target).map_err(|e| failed(e.error))
+}
+
+/// A new file in a folder. As any other output it has the permissions that the process gives to new files, where temporary
+/// files are for their owner alone: who may read what was said is for the umask to say.
+fn beside(folder: &Path) -> std::io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".pawl-state-");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    builder.tempfile_in(folder)
 }
 
 /// The file to write, through a link if it is one. Only regular files are replaced.

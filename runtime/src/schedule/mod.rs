@@ -13,11 +13,6 @@
 //!   takes them over and needs only what it will grow by. Evicting kept states for others is the caller's business.
 //! * **Deferral is bounded.** A prompt that does not fit yet does not hide later ones that do, until it has been
 //!   overtaken [`Limits::max_overtakes`] times; then nothing is admitted before it.
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "the engine and speculation use the rest"
-)]
 
 mod branches;
 mod limits;
@@ -26,4 +21,4 @@ mod plan;
 mod tests;
 
 pub(crate) use limits::{Held, Limits, RequestView};
-pub(crate) use plan::{Deferral, Deferred, RowPlan, StepPlan, plan};
+pub(crate) use plan::{Deferral, RowPlan, StepPlan, plan};

@@ -101,6 +101,7 @@ impl StepPlan {
     }
 
     /// Rows of the batch, branches included.
+    #[cfg(test)]
     pub(crate) fn batch_rows(&self) -> usize {
         self.rows.iter().map(|row| 1 + row.branches.len()).sum()
     }

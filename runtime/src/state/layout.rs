@@ -77,9 +77,4 @@ impl SeriesLayout {
         let start = (slot * self.rows + row) * self.width;
         Some(start..start + self.width)
     }
-
-    /// Elements of the whole tensor.
-    pub(crate) fn len(self) -> usize {
-        self.capacity * self.rows * self.width
-    }
 }

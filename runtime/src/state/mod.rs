@@ -6,11 +6,6 @@
 //! * [`StatePool`] owns the memory and the slots; [`StateReservation`] is one step's claim on them.
 //! * [`select`] says where the state after a kept prefix is; `capture` makes it.
 //! * [`audit`] checks the invariants over a snapshot of everything a composite transaction keeps.
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "parts of the pool wait for the engine and for speculation"
-)]
 
 pub(crate) mod audit;
 mod branches;
@@ -29,11 +24,13 @@ pub(crate) mod test_vectors;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use commit::Committer;
+pub(crate) use commit::trial;
 pub(crate) use error::{PoolError, StateError};
 pub(crate) use handle::SlotHandle;
 pub(crate) use image::RowBytes;
-pub(crate) use pool::{Entry, PlannedBytes, StatePool};
+pub(crate) use pool::{Entry, StatePool};
 pub(crate) use reservation::{FixedBinding, FixedRow, StateReservation};
-pub(crate) use select::{Query, SelectError, Source, select};
-pub(crate) use slot::{Bank, Slot};
+pub(crate) use select::SelectError;
+#[cfg(test)]
+pub(crate) use slot::Bank;
+pub(crate) use slot::Slot;

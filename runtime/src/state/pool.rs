@@ -11,8 +11,9 @@ use super::slot::Slot;
 use crate::device::{Device, ElementType};
 use crate::exec::CommitGraphs;
 use crate::ids::RequestId;
-use crate::model::spec::{CheckpointSpec, FixedBuffers, FixedSpec, StateSpec};
+use crate::model::spec::{FixedBuffers, FixedSpec, StateSpec};
 use crate::txn::{Permit, Seat};
+use std::num::NonZeroUsize;
 
 /// Everything fixed of the resident requests of one decoder.
 ///
@@ -48,21 +49,11 @@ pub(super) struct Tensor {
 impl StatePool {
     /// Allocates banks `[2 * slots + 1, row...]` and checkpoint staging for steps of up to `max_rows` rows
     /// (at least `slots`; more where several candidate rows start from one slot). All memory of fixed state is
-    /// allocated here; [`Self::planned_bytes`] tells how much before.
+    /// allocated here. `graphs` commit kept prefixes where the host does not.
     ///
     /// # Errors
     /// When the specification contradicts itself, the extents do not fit int32 row indices, or the device refuses; also
-    /// when there are checkpoints that the host cannot read.
-    pub(crate) fn new(
-        spec: &StateSpec,
-        slots: usize,
-        max_rows: usize,
-        device: &dyn Device,
-    ) -> Result<Self, PoolError> {
-        Self::with_commit(spec, slots, max_rows, (device, None))
-    }
-
-    /// As [`Self::new`], with the graphs that commit kept prefixes where the host does not.
+    /// when there are checkpoints that neither the host can read nor a graph commits.
     pub(crate) fn with_commit(
         spec: &StateSpec,
         slots: usize,
@@ -106,30 +97,21 @@ impl StatePool {
         })
     }
 
-    /// Bytes that [`Self::new`] will allocate: banks and checkpoint staging. `None` when no address space holds them.
-    pub(crate) fn planned_bytes(
+    /// With a host that commits.
+    #[cfg(test)]
+    pub(crate) fn new(
         spec: &StateSpec,
         slots: usize,
         max_rows: usize,
-    ) -> Option<PlannedBytes> {
-        let rows = slots.checked_mul(2)?.checked_add(1)?;
-        let mut plan = PlannedBytes {
-            banks: 0,
-            checkpoints: 0,
-        };
-        for fixed in &spec.fixed {
-            let size = fixed.element.size();
-            let row = fixed
-                .row_shape
-                .iter()
-                .try_fold(size, |n, d| n.checked_mul(*d))?;
-            plan.banks = plan.banks.checked_add(row.checked_mul(rows)?)?;
-            if let Some(checkpoints) = &fixed.checkpoints {
-                let bytes = staging_elements(checkpoints, max_rows)?.checked_mul(size)?;
-                plan.checkpoints = plan.checkpoints.checked_add(bytes)?;
-            }
-        }
-        Some(plan)
+        device: &dyn Device,
+    ) -> Result<Self, PoolError> {
+        Self::with_commit(spec, slots, max_rows, (device, None))
+    }
+
+    /// Lets the host commit with so many threads, of which it takes as many as are worth it.
+    pub(crate) fn sharing(mut self, threads: NonZeroUsize) -> Self {
+        self.committer.share(threads);
+        self
     }
 
     /// Slots, the number of requests that can be resident.
@@ -273,15 +255,6 @@ impl StatePool {
     }
 }
 
-/// Memory of fixed state, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PlannedBytes {
-    /// Both banks and the zero row of every tensor.
-    pub(crate) banks: usize,
-    /// Checkpoint staging of every tensor.
-    pub(crate) checkpoints: usize,
-}
-
 /// What a fresh request reads: zeros, or the ids of its history. Empty for ids of a type that holds none.
 fn fresh_row(spec: &FixedSpec, elements: usize) -> Vec<u8> {
     let id = match spec.element {
@@ -302,13 +275,6 @@ fn fresh_row(spec: &FixedSpec, elements: usize) -> Vec<u8> {
         }
     };
     id.repeat(elements)
-}
-
-fn staging_elements(checkpoints: &CheckpointSpec, max_rows: usize) -> Option<usize> {
-    checkpoints
-        .count
-        .checked_mul(max_rows)?
-        .checked_mul(checkpoints.width)
 }
 
 fn allocate(

@@ -108,11 +108,6 @@ impl<'a> StateReservation<'a> {
         Ok(reservation)
     }
 
-    /// Rows of the step, branches not counted.
-    pub(crate) fn len(&self) -> usize {
-        self.rows.len()
-    }
-
     /// What the graph is given: every row, directly followed by its branches.
     pub(crate) fn binding(&self) -> FixedBinding {
         let layout = self.pool.layout;
@@ -154,6 +149,7 @@ impl<'a> StateReservation<'a> {
     }
 
     /// The pool as an audit sees it, reserved slots included.
+    #[cfg(test)]
     pub(crate) fn pool(&self) -> &StatePool {
         self.pool
     }
@@ -281,12 +277,12 @@ impl Participant for StateReservation<'_> {
     fn prepare(&mut self) -> Result<(), ParticipantError> {
         let rows = self.batch_rows();
         let pool = &mut *self.pool;
-        for (index, (tensor, buffers)) in pool.tensors.iter().zip(&mut pool.buffers).enumerate() {
-            let partial = partial_rows(tensor, &self.rows)?;
-            if !partial.is_empty() {
-                pool.committer
-                    .commit((index, tensor), (rows, &partial), buffers)?;
-            }
+        let partial = |tensor| partial_rows(tensor, &self.rows);
+        let partial: Vec<_> = pool.tensors.iter().map(partial).collect::<Result<_, _>>()?;
+        if partial.iter().any(|rows| !rows.is_empty()) {
+            let rows = (rows, partial.as_slice());
+            pool.committer
+                .commit(&pool.tensors, rows, &mut pool.buffers)?;
         }
         Ok(())
     }

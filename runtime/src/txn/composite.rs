@@ -4,7 +4,8 @@ use super::branches;
 use super::error::StepError;
 use super::faults::Faults;
 use super::participant::{Permit, Seat};
-use super::step::{Reserved, Row, Step};
+use super::phase::Reserved;
+use super::step::{Row, Step};
 use crate::ids::RequestId;
 use crate::kv::{BlockId, KeysValues, KvError, KvPool, KvReservation, KvRow};
 use crate::state::{FixedRow, RowBytes, SlotHandle, StatePool, StateReservation};
@@ -145,6 +146,7 @@ impl Composite {
     }
 
     /// Resident requests, in no particular order.
+    #[cfg(test)]
     pub(crate) fn residents(&self) -> impl Iterator<Item = RequestId> {
         self.standing.residents.keys().copied()
     }
@@ -154,13 +156,6 @@ impl Composite {
         self.kv
             .as_ref()
             .map_or((0, 0), |kv| (kv.blocks().total(), kv.block_size()))
-    }
-
-    /// The most tokens a row may run when it drafts: 0 when fixed state cannot be captured, unbounded without any.
-    pub(crate) fn capture_capacity(&self) -> usize {
-        self.state
-            .as_ref()
-            .map_or(usize::MAX, StatePool::capture_capacity)
     }
 
     /// The committed fixed state of a resident request, one row per tensor in manifest order.
@@ -252,7 +247,7 @@ impl Composite {
         if let Some((state, handle)) = &slot {
             state.validate_release(request, *handle)?;
         }
-        let permit = Permit::new();
+        let permit = Permit::between_steps();
         if let Some((state, handle)) = slot {
             state.release(handle, &permit);
         }

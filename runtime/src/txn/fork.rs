@@ -2,7 +2,8 @@
 
 use super::composite::{Composite, Health, StepRow};
 use super::error::StepError;
-use super::step::{Reserved, Row, Step};
+use super::phase::Reserved;
+use super::step::{Row, Step};
 use crate::ids::RequestId;
 use crate::state::FixedRow;
 use std::num::NonZeroUsize;

@@ -2,7 +2,8 @@
 
 use super::composite::{Composite, StepRow};
 use super::error::StepError;
-use super::step::{Reserved, Step};
+use super::phase::Reserved;
+use super::step::Step;
 use crate::ids::RequestId;
 use crate::kv::KeysValues;
 

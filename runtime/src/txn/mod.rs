@@ -14,11 +14,6 @@
 //!
 //! Any early return drops the step, and dropping discards. Commit methods of participants need a [`Permit`], which
 //! nothing outside this folder can make.
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "the engine and speculation use the rest"
-)]
 
 mod branches;
 mod composite;
@@ -28,20 +23,27 @@ mod fork;
 mod image;
 mod outcome;
 mod participant;
+mod phase;
 mod snapshot;
 mod step;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod tests;
 mod transfer;
 
-pub(crate) use composite::{Composite, Health, StepRow};
+#[cfg(test)]
+pub(crate) use composite::Health;
+pub(crate) use composite::{Composite, StepRow};
 pub(crate) use error::StepError;
 #[cfg(test)]
 pub(crate) use faults::Faults;
 pub(crate) use image::{HeadImage, StateImage};
-pub(crate) use outcome::{RowOutcome, StepOutcome};
+#[cfg(test)]
+pub(crate) use outcome::StepOutcome;
 pub(crate) use participant::{Participant, ParticipantError, Permit, Seat};
+#[cfg(test)]
+pub(crate) use phase::Prepared;
+pub(crate) use phase::Reserved;
 pub(crate) use snapshot::{FixedSnapshot, PagedSnapshot, Snapshot};
-pub(crate) use step::{Accepted, Keep, Prepared, Reserved, Step, StepBuffers, Validated};
+pub(crate) use step::{Keep, Step};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use tests::play;

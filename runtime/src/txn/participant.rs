@@ -1,16 +1,24 @@
 //! The contract of everything that moves in a step.
 
+use super::phase::Published;
 use std::ops::{Deref, DerefMut};
 
 /// Why a participant cannot go on.
 pub(crate) type ParticipantError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Proof that a step passed every phase. Only the composite transaction can make one, so only it can commit.
+/// Proof that a step passed every phase, or that a change between steps was checked. Only the composite transaction can make
+/// one, so only it can commit.
 #[derive(Debug)]
 pub(crate) struct Permit(());
 
 impl Permit {
-    pub(super) fn new() -> Self {
+    /// To publish a step that went through all phases.
+    pub(super) fn to_publish(_: Published) -> Self {
+        Self(())
+    }
+
+    /// To release and to transfer, which are checked as a whole and then cannot fail.
+    pub(super) fn between_steps() -> Self {
         Self(())
     }
 }

@@ -1,9 +1,8 @@
 //! The visible bookkeeping of a composite as a value: what an audit checks and what a discarded step must restore.
 
 use super::composite::{Composite, Health};
-use super::step::Step;
 use crate::ids::RequestId;
-use crate::kv::{BlockId, BlockTable, KvPool, KvReservation};
+use crate::kv::{BlockId, BlockTable, KvPool};
 use crate::state::{Entry, StatePool};
 
 /// Who owns what, in a fixed order, so that two snapshots can be compared.
@@ -68,7 +67,8 @@ impl Composite {
     }
 }
 
-impl<Phase> Step<'_, Phase> {
+#[cfg(test)]
+impl<Phase> super::Step<'_, Phase> {
     /// The bookkeeping while the step is live.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let standing = self.standing();
@@ -98,7 +98,8 @@ impl StatePool {
     }
 }
 
-fn reserved(reservation: &KvReservation<'_>) -> PagedSnapshot {
+#[cfg(test)]
+fn reserved(reservation: &crate::kv::KvReservation<'_>) -> PagedSnapshot {
     PagedSnapshot {
         reserved: claims(reservation.taken()),
         shared: claims(reservation.shared()),
@@ -106,6 +107,7 @@ fn reserved(reservation: &KvReservation<'_>) -> PagedSnapshot {
     }
 }
 
+#[cfg(test)]
 fn claims<'a>(
     claims: impl Iterator<Item = (RequestId, &'a [BlockId])>,
 ) -> Vec<(RequestId, Vec<BlockId>)> {

@@ -5,26 +5,13 @@ use super::error::StepError;
 use super::faults::Faults;
 use super::outcome::{RowOutcome, StepOutcome};
 use super::participant::{Participant, Permit, Seat};
+use super::phase::{Accepted, In, Prepared, Reserved, Validated};
 use crate::exec::{Capture, StepInputs};
 use crate::ids::RequestId;
 use crate::kv::{KvReservation, PagedBinding};
 use crate::model::spec::{FixedBuffers, PagedBuffers};
 use crate::state::{FixedBinding, StateReservation};
-use std::marker::PhantomData;
 use std::num::NonZeroUsize;
-
-/// Rows and room are claimed; the graph may run.
-#[derive(Debug)]
-pub(crate) struct Reserved;
-/// What is kept of every row is decided.
-#[derive(Debug)]
-pub(crate) struct Accepted;
-/// Every participant agreed to commit.
-#[derive(Debug)]
-pub(crate) struct Validated;
-/// All fallible work is done; only publishing is left.
-#[derive(Debug)]
-pub(crate) struct Prepared;
 
 /// One step in phase `Phase`: `reserve -> (run) -> accept -> validate -> prepare -> publish`.
 ///
@@ -38,7 +25,7 @@ pub(crate) struct Step<'a, Phase> {
     head: Option<Seat<KvReservation<'a>>>,
     guests: Vec<Seat<Box<dyn Participant + 'a>>>,
     standing: &'a mut Standing,
-    phase: PhantomData<Phase>,
+    phase: In<Phase>,
 }
 
 /// The reservations of fixed state, paged cache, and the draft head's cache.
@@ -167,7 +154,7 @@ impl<'a> Step<'a, Reserved> {
             head,
             guests: Vec::new(),
             standing,
-            phase: PhantomData,
+            phase: In::start(),
         }
     }
 
@@ -223,6 +210,7 @@ impl<'a> Step<'a, Reserved> {
 
     /// Past lengths and block table of a run of the draft head over some rows of the step. A run that follows another
     /// in the same step adds what that one wrote to `past`.
+    #[cfg(test)]
     pub(crate) fn head_binding(&self, rows: &[usize]) -> Option<PagedBinding> {
         let own = rows.iter().map(|row| (*row, 0));
         self.head.as_ref().map(|head| head.binding_of(own))
@@ -288,12 +276,12 @@ impl<'a> Step<'a, Reserved> {
             }
         }
         faults.call("accept")?;
-        Ok(self.become_phase())
+        Ok(self.enter(In::accept))
     }
 
     /// Ends the run of a step that keeps every token and every reserved position of a draft head.
     pub(crate) fn accept_all(self) -> Step<'a, Accepted> {
-        self.become_phase()
+        self.enter(In::accept)
     }
 }
 
@@ -314,7 +302,7 @@ impl<'a> Step<'a, Accepted> {
                 })?;
         }
         faults.call("validate")?;
-        Ok(self.become_phase())
+        Ok(self.enter(In::validate))
     }
 }
 
@@ -334,7 +322,7 @@ impl<'a> Step<'a, Validated> {
             })?;
         }
         faults.call("prepare")?;
-        Ok(self.become_phase())
+        Ok(self.enter(In::prepare))
     }
 }
 
@@ -349,9 +337,9 @@ impl Step<'_, Prepared> {
             head,
             guests,
             standing,
-            ..
+            phase,
         } = self;
-        let permit = Permit::new();
+        let permit = Permit::to_publish(phase.publish());
         standing.health = Health::Torn;
         let outcome = rows.iter().enumerate().map(|(index, row)| {
             let committed = row.before + row.kept;
@@ -383,12 +371,8 @@ impl Step<'_, Prepared> {
 }
 
 impl<'a, Phase> Step<'a, Phase> {
-    /// Rows of the step.
-    pub(crate) fn rows(&self) -> usize {
-        self.rows.len()
-    }
-
     /// Undoes the step, as dropping it does.
+    #[cfg(test)]
     pub(crate) fn discard(self) {}
 
     /// Everything seated, in the order of phases.
@@ -414,7 +398,7 @@ impl<'a, Phase> Step<'a, Phase> {
         state.chain(paged).chain(guests)
     }
 
-    fn become_phase<Next>(self) -> Step<'a, Next> {
+    fn enter<Next>(self, next: impl FnOnce(In<Phase>) -> In<Next>) -> Step<'a, Next> {
         let Self {
             rows,
             state,
@@ -422,7 +406,7 @@ impl<'a, Phase> Step<'a, Phase> {
             head,
             guests,
             standing,
-            ..
+            phase,
         } = self;
         Step {
             rows,
@@ -431,8 +415,18 @@ impl<'a, Phase> Step<'a, Phase> {
             head,
             guests,
             standing,
-            phase: PhantomData,
+            phase: next(phase),
         }
+    }
+
+    /// Lets the calls of the step fail on purpose.
+    pub(super) fn faults(&self) -> &Faults {
+        &self.standing.faults
+    }
+
+    /// Requests of the rows, in batch order.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = RequestId> {
+        self.rows.iter().map(|row| row.request)
     }
 
     pub(super) fn seats(&self) -> SeatRefs<'_, 'a> {
@@ -443,11 +437,6 @@ impl<'a, Phase> Step<'a, Phase> {
         )
     }
 
-    /// Requests of the rows, in batch order.
-    pub(crate) fn requests(&self) -> impl Iterator<Item = RequestId> {
-        self.rows.iter().map(|row| row.request)
-    }
-
     pub(super) fn seats_mut(&mut self) -> SeatMuts<'_, 'a> {
         (
             self.state.as_deref_mut(),
@@ -455,13 +444,11 @@ impl<'a, Phase> Step<'a, Phase> {
             self.head.as_deref_mut(),
         )
     }
+}
 
-    /// Lets the calls of the step fail on purpose.
-    pub(super) fn faults(&self) -> &Faults {
-        &self.standing.faults
-    }
-
-    #[cfg(test)]
+/// What tests look at and break.
+#[cfg(test)]
+impl<'a, Phase> Step<'a, Phase> {
     pub(super) fn state_mut(&mut self) -> Option<&mut StateReservation<'a>> {
         self.state.as_deref_mut()
     }

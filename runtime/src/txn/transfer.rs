@@ -27,7 +27,7 @@ impl Composite {
         if let Some((state, handle)) = &slot {
             state.validate_release(from, *handle)?;
         }
-        let permit = Permit::new();
+        let permit = Permit::between_steps();
         if let Some((state, handle)) = slot {
             state.transfer(handle, to, &permit);
         }

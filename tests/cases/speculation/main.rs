@@ -14,6 +14,7 @@ mod equality;
 mod far;
 mod gain;
 mod kept;
+mod plain;
 mod refusals;
 mod rows;
 mod trees;

@@ -77,6 +77,7 @@ fn value(done: &Done) -> Value {
             "file": graph.file,
             "tensors": graph.tensors,
             "opened_on_cpu": graph.opened == Opened::OnCpu,
+            "replayed": graph.replayed,
         })
     };
     let mut value = serde_json::json!({ "output": done.output });

@@ -1,6 +1,7 @@
 //! The engine over a stand-in for the graph: state after every step, and steps that fail in every place.
 
 mod failures;
+mod kept;
 mod ngram;
 mod sources;
 mod stand_in;

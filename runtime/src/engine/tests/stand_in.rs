@@ -12,7 +12,7 @@ use crate::ids::RequestId;
 use crate::kv::KeysValues;
 use crate::model::Model;
 use crate::model::spec::StateSpec;
-use crate::request::{Event, FinishReason, ModelLimits, Request};
+use crate::request::{Event, FinishReason, ModelLimits, Request, Reuse};
 use crate::sample::{Sampler, SamplingParams, Scratch};
 use crate::saved::Layout;
 use crate::speculate::EffectiveSpeculation;
@@ -261,9 +261,9 @@ pub(super) fn model(form: Form, law: Law, faults: &Faults) -> Model {
 pub(super) struct Bench {
     pub(super) core: Core,
     pub(super) faults: Faults,
-    /// The way in for handles; nobody listens.
-    client: Arc<Client>,
-    _commands: Receiver<Command>,
+    /// The way in for handles; [`Bench::obey`] listens.
+    pub(super) client: Arc<Client>,
+    commands: Receiver<Command>,
     requests: Vec<(RequestId, usize, async_channel::Receiver<Event>)>,
 }
 
@@ -307,13 +307,13 @@ impl Bench {
             core,
             faults,
             client: Arc::new(client),
-            _commands: receiver,
+            commands: receiver,
             requests: Vec::new(),
         }
     }
 
     pub(super) fn submit(&mut self, request: &Request) -> RequestId {
-        let id = RequestId(self.requests.len() as u64 + 1);
+        let id = self.client.fresh();
         let prepared = request
             .prepare(&self.client.limits, SEED, self.client.id)
             .unwrap();
@@ -328,6 +328,27 @@ impl Bench {
             client: Arc::clone(&self.client),
         });
         id
+    }
+
+    /// Does what dropped handles have asked for.
+    pub(super) fn obey(&mut self) {
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Release(id) => self.core.release_kept(id),
+                other @ (Command::Submit(_)
+                | Command::Cancel(_)
+                | Command::Copy(_)
+                | Command::PoolUsage(_)
+                | Command::Shutdown) => panic!("unexpected {other:?}"),
+            }
+        }
+    }
+
+    /// What a request was told since it was last asked.
+    pub(super) fn events(&self, id: RequestId) -> Vec<Event> {
+        let found = self.requests.iter().find(|(request, ..)| *request == id);
+        let events = found.map(|(_, _, events)| std::iter::from_fn(|| events.try_recv().ok()));
+        events.into_iter().flatten().collect()
     }
 
     /// Steps until no request is left.
@@ -357,24 +378,43 @@ impl Bench {
             .collect()
     }
 
-    /// Everything kept of every resident request against what its tokens must leave.
+    /// Everything kept of every resident request and every kept state against what its tokens must leave.
     pub(super) fn compare(&self) {
+        let mut residents = Vec::new();
         for active in self.core.requests.iter().filter(|active| active.resident) {
-            let tokens = &active.tokens[..active.committed];
-            let rows = self.core.composite.committed_rows(active.id).unwrap();
-            assert_rows(&rows, tokens);
-            let cache = self.core.composite.committed_cache(active.id).unwrap();
-            let expected: Vec<f32> = tokens.iter().map(|token| *token as f32).collect();
-            assert_eq!(cache[0].keys, expected, "cache of {}", active.id);
-            for KeysValues { keys, values } in self.core.composite.committed_head(active.id) {
-                let shifted = active.tokens[1..].iter().map(|token| *token as f32);
-                let shifted: Vec<f32> = shifted.take(keys.len()).collect();
-                let hidden: Vec<f32> = (1..=values.len()).map(|n| trace(&tokens[..n])).collect();
-                assert_eq!(keys, shifted, "tokens of the head of {}", active.id);
-                assert_eq!(values, hidden, "hidden rows of the head of {}", active.id);
-                let unread = self.core.sources.unread(active.id).len() / WIDTH;
-                assert_eq!(keys.len() + unread, tokens.len());
+            self.compare_one(active.id, &active.tokens[..active.committed]);
+            residents.push(active.id);
+            // The head of a state that was taken over may have read another token after it.
+            if active.reuse == Reuse::NotAsked && !active.reads_only {
+                for KeysValues { keys, .. } in self.core.composite.committed_head(active.id) {
+                    let shifted = active.tokens[1..].iter().map(|token| *token as f32);
+                    let shifted: Vec<f32> = shifted.take(keys.len()).collect();
+                    assert_eq!(keys, shifted, "tokens of the head of {}", active.id);
+                }
             }
+        }
+        for state in self.core.kept.iter() {
+            self.compare_one(state.id, &state.tokens);
+            residents.push(state.id);
+        }
+        residents.sort();
+        let mut found: Vec<RequestId> = self.core.composite.residents().collect();
+        found.sort();
+        assert_eq!(found, residents);
+    }
+
+    /// What is kept after some tokens.
+    fn compare_one(&self, id: RequestId, tokens: &[u32]) {
+        let composite = &self.core.composite;
+        assert_rows(&composite.committed_rows(id).unwrap(), tokens);
+        let cache = composite.committed_cache(id).unwrap();
+        let expected: Vec<f32> = tokens.iter().map(|token| *token as f32).collect();
+        assert_eq!(cache[0].keys, expected, "cache of {id}");
+        for KeysValues { keys, values } in composite.committed_head(id) {
+            let hidden: Vec<f32> = (1..=values.len()).map(|n| trace(&tokens[..n])).collect();
+            assert_eq!(values, hidden, "hidden rows of the head of {id}");
+            let unread = self.core.sources.unread(id).len() / WIDTH;
+            assert_eq!(keys.len() + unread, tokens.len(), "the head of {id}");
         }
     }
 }

@@ -5,6 +5,7 @@ use super::stand_in::{Bench, Law, SLOTS, VOCAB};
 use crate::engine::EngineOptions;
 use crate::request::{FinishReason, Request};
 use crate::sample::SamplingParams;
+use crate::settings::effort;
 use crate::speculate::{DraftPolicy, Speculation};
 use crate::txn::tests::fixture::Form;
 use proptest::prelude::*;
@@ -135,7 +136,7 @@ fn form() -> impl Strategy<Value = Form> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(200 * effort()))]
 
     #[test]
     fn random_requests_keep_what_their_tokens_leave(

@@ -196,11 +196,3 @@ impl<I: Isa> Rows<I> {
         }
     }
 }
-
-/// One row of the state across one transition: `s = s * decay; s = s + key * delta`.
-#[inline(always)]
-pub(super) fn transit<I: Isa>(isa: I, state: &mut [f32], decay: f32, key: &[f32], delta: f32) {
-    for (s, &k) in state.iter_mut().zip(key) {
-        *s = isa.fma(k, delta, *s * decay);
-    }
-}

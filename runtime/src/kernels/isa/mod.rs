@@ -99,10 +99,6 @@ pub(crate) trait Isa: Copy {
     }
 
     /// Replaces the first [`Isa::LANES`] floats of a slice, or all of a shorter one.
-    #[allow(
-        dead_code,
-        reason = "kernels write tiles by pointer; tests write slices"
-    )]
     #[inline(always)]
     fn set(self, to: &mut [f32], vector: Self::Vector) {
         if to.len() >= Self::LANES {

@@ -1,7 +1,8 @@
 //! Single plans.
 
 use crate::ids::RequestId;
-use crate::schedule::{Deferral, Deferred, Held, Limits, RequestView, RowPlan, StepPlan, plan};
+use crate::schedule::plan::Deferred;
+use crate::schedule::{Deferral, Held, Limits, RequestView, RowPlan, StepPlan, plan};
 
 pub(super) const LIMITS: Limits = Limits {
     max_batch_size: 4,

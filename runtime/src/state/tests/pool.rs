@@ -3,6 +3,7 @@
 use crate::device::{Buffer, Device, DeviceError, Distant, ElementType, HostDevice};
 use crate::ids::RequestId;
 use crate::model::spec::{CheckpointSpec, FixedSpec, StateSpec};
+use crate::state::layout::BankLayout;
 use crate::state::{Bank, FixedRow, PoolError, SelectError, Slot, StateError, StatePool};
 use genai_config_schema::{
     CheckpointAlignment, CheckpointForm, StateDecay, StateLayout, StateOperator,
@@ -82,23 +83,18 @@ fn refused(fixed: FixedSpec) -> String {
 }
 
 #[test]
-fn shapes_are_planned_and_allocated_alike() {
+fn banks_and_staging_have_the_rows_of_the_plan() {
     let (slots, rows) = (3, 5);
     let spec = StateSpec {
         fixed: vec![conv(update(5)), delta(Some(2), update(4 + 4 + 12))],
         ..spec(conv(None))
     };
     let pool = StatePool::new(&spec, slots, rows, &HostDevice).unwrap();
-    let plan = StatePool::planned_bytes(&spec, slots, rows).unwrap();
     assert_eq!(pool.buffers[0].bank.shape(), [7, 5, 3]);
     assert_eq!(pool.buffers[1].bank.shape(), [7, 4, 3, 2]);
-    let staging = |i: usize| pool.buffers[i].checkpoints.as_ref().unwrap().bytes();
-    assert_eq!(
-        plan.banks,
-        pool.buffers[0].bank.bytes() + pool.buffers[1].bank.bytes()
-    );
-    assert_eq!(plan.checkpoints, staging(0) + staging(1));
-    assert_eq!(staging(1), 4 * rows * 20 * 4);
+    let staging = |i: usize| pool.buffers[i].checkpoints.as_ref().unwrap().shape();
+    assert_eq!(staging(0), [4, rows, 5]);
+    assert_eq!(staging(1), [4, rows, 20]);
 }
 
 /// A history of two ids, beginning with `fresh`.
@@ -381,4 +377,12 @@ fn what_a_step_must_write_is_poisoned() {
     let staging = buffers.checkpoints.as_ref().unwrap().as_f32().unwrap();
     assert!(staging.iter().all(|value| value.is_nan()));
     assert_eq!(Bank::Zero.other().other(), Bank::Zero);
+}
+
+/// Operators refuse to read such a row and never write it; row 0 is another request's.
+#[test]
+fn a_row_outside_is_no_row() {
+    let layout = BankLayout::new(3).unwrap();
+    assert_eq!([0, 6].map(|row| layout.index(row)), [0, 6]);
+    assert_eq!([7, usize::MAX].map(|row| layout.index(row)), [-1, -1]);
 }

@@ -3,13 +3,16 @@
 use crate::device::{Buffer, ElementType};
 use crate::model::spec::{FixedBuffers, FixedSpec};
 use crate::model::test_specs::{conv, delta, per_key, series, tensor};
+use crate::state::StateError;
 use crate::state::capture::{CaptureKind, Take};
+use crate::state::commit::host::commit_on;
 use crate::state::commit::{Committer, Partial};
 use crate::state::pool::Tensor;
+use crate::state::select::Source;
 use crate::state::test_vectors::{AFTER, AFTER_PER_KEY, BEFORE, DECAYS, DELTAS, KEY_DECAYS, KEYS};
-use crate::state::{Source, StateError};
 use genai_config_schema::{CheckpointAlignment, StateOperator};
 use proptest::prelude::*;
+use std::num::NonZeroUsize;
 
 /// Three transitions: decay `[2]`, key `[1, 2]`, delta `[2, 2]`.
 const TRANSITIONS: [[f32; 8]; 3] = [
@@ -56,7 +59,9 @@ fn commit(
         write: 1,
         take: kind(spec).take(source),
     };
-    Committer::Host.commit((0, &tensor), (1, &[partial]), buffers)?;
+    let buffers_of_all = std::slice::from_mut(buffers);
+    let host = &mut Committer::Host(NonZeroUsize::MIN);
+    host.commit(&[tensor], (1, &[vec![partial]]), buffers_of_all)?;
     Ok(buffers.bank.row_f32(1).unwrap().to_vec())
 }
 
@@ -176,6 +181,65 @@ fn what_is_copied_is_not_replayed() {
             kind,
             CaptureKind::Append(_) | CaptureKind::Delta(_)
         ));
+    }
+}
+
+/// Rows of several tensors and both kinds, of which two read the same one.
+#[test]
+fn threads_change_nothing() {
+    const ROWS: usize = 4;
+    let some = || {
+        [
+            delta(4, [8, 48, 40], 3),
+            conv([1024, 3], 3),
+            delta(2, [8, 40, 96], 3),
+        ]
+    };
+    let specs: Vec<FixedSpec> = (0..2).flat_map(|_| some()).collect();
+    let commit = |threads: usize| {
+        let mut all: Vec<FixedBuffers> = specs.iter().map(|spec| noisy(spec, ROWS)).collect();
+        let tensors: Vec<Tensor> = specs
+            .iter()
+            .map(|spec| Tensor {
+                spec: spec.clone(),
+                kind: Some(kind(spec)),
+            })
+            .collect();
+        let row = |batch: usize| Partial {
+            batch,
+            read: batch % 3,
+            write: ROWS + batch,
+            take: Take::Replay(batch % 3 + 1),
+        };
+        let rows: Vec<Vec<Partial>> = specs.iter().map(|_| (0..ROWS).map(row).collect()).collect();
+        let threads = NonZeroUsize::new(threads).unwrap();
+        commit_on(threads, &tensors, (ROWS, &rows), &mut all).unwrap();
+        let bytes = all
+            .iter()
+            .map(|buffers| buffers.bank.as_bytes().unwrap().to_vec());
+        bytes.collect::<Vec<_>>()
+    };
+    let alone = commit(1);
+    assert!(commit(3) == alone);
+    assert!(commit(2) == alone);
+}
+
+/// A bank of `2 * rows` rows and the slots of a step of so many, without a hole.
+fn noisy(spec: &FixedSpec, rows: usize) -> FixedBuffers {
+    let checkpoints = spec.checkpoints.as_ref().unwrap();
+    let shapes = [
+        [&[2 * rows], spec.row_shape.as_slice()].concat(),
+        vec![checkpoints.count, rows, checkpoints.width],
+    ];
+    let [bank, staging] = shapes.map(|shape| {
+        let mut buffer = Buffer::host(ElementType::F32, &shape).unwrap();
+        let values = buffer.as_f32_mut().unwrap().iter_mut().enumerate();
+        values.for_each(|(at, value)| *value = ((at * 37 + shape.len()) % 1009) as f32 / 1009.0);
+        buffer
+    });
+    FixedBuffers {
+        bank,
+        checkpoints: Some(staging),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `select` against series that are written slot by slot, for every window, length and kept count.
 
-use crate::state::{Query, SelectError, Source, select};
+use crate::state::select::{Query, SelectError, Source, select};
 use genai_config_schema::{CheckpointAlignment, CheckpointForm};
 use proptest::prelude::*;
 use std::num::NonZeroUsize;

@@ -211,7 +211,7 @@ fn a_released_slot_reads_zero_and_its_handle_is_stale() {
     );
     // Released a second time, it takes nothing from the one who has the slot now.
     let pool = composite.state.as_mut().unwrap();
-    pool.release(old, &Permit::new());
+    pool.release(old, &Permit::between_steps());
     assert_sound(&composite);
     assert_rows(&composite.committed_rows(id(2)).unwrap(), &[8]);
 }

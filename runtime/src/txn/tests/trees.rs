@@ -3,7 +3,6 @@
 
 use super::fixture::*;
 use crate::device::HostDevice;
-use crate::exec::StepInputs;
 use crate::kv::{BlockId, KvPool};
 use crate::state::audit::{audit, audit_step};
 use crate::txn::{Composite, Faults, Keep, Reserved, Step, StepError, StepRow};

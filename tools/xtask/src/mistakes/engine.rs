@@ -1,6 +1,6 @@
 //! Mistakes of the engine: acceptance, text, drafts, the head.
 
-use super::{Mistake, unit};
+use super::{Mistake, case, unit};
 
 const ACCEPT: &str = "runtime/src/engine/accept.rs";
 const HEAD: &str = "runtime/src/engine/draft/head.rs";
@@ -80,6 +80,14 @@ pub(super) const ACCEPTANCE: &[Mistake] = &[
         text: "if broken.is_empty() {",
         replacement: "if broken.len() < 99 {",
         test: unit("engine::tests::stops::an_engine_whose_state_contradicts_itself_stops"),
+    },
+    Mistake {
+        name: "state-of-the-whole-prompt-continued",
+        file: "runtime/src/request/request.rs",
+        text: "            Some([]) => (None, Reuse::NothingLeft),
+",
+        replacement: "",
+        test: case("kept", "what_cannot_be_continued_is_computed_and_told"),
     },
 ];
 

@@ -4,7 +4,6 @@
 //! names must pass before and fail after. The tables' texts are checked against the tree by this crate's own tests, so
 //! that they cannot rot; running them takes a build each and is done by hand.
 
-mod cases;
 mod copy;
 mod engine;
 mod graphs;
@@ -12,10 +11,12 @@ mod ngram;
 mod run;
 mod state;
 mod step;
+mod traps;
 
 pub(crate) use run::run;
 
 use crate::ChoreError;
+use traps::Guard;
 
 /// One change of the source and the test that must notice it.
 #[derive(Clone, Copy, Debug)]
@@ -52,11 +53,11 @@ const fn unit(name: &'static str) -> Test {
     }
 }
 
-/// A case over exported models.
-const fn speculation(name: &'static str) -> Test {
+/// A case over exported models, of one of the programs in `tests/cases`.
+const fn case(program: &'static str, name: &'static str) -> Test {
     Test {
         package: "pawl-tests",
-        target: Some("speculation"),
+        target: Some(program),
         name,
     }
 }
@@ -66,6 +67,7 @@ fn all() -> impl Iterator<Item = &'static Mistake> {
     let tables = [
         state::SELECTION,
         state::BANKS,
+        state::SHARING,
         step::CACHE,
         step::BRANCHES,
         step::TRANSACTION,
@@ -75,6 +77,7 @@ fn all() -> impl Iterator<Item = &'static Mistake> {
         engine::TREES,
         graphs::KERNELS,
         graphs::EXPORTS,
+        graphs::COMMITS,
         ngram::HISTORIES,
         ngram::WHOLE_MODELS,
     ];
@@ -98,9 +101,12 @@ pub(crate) fn list() {
         println!("{:<32} {}", mistake.name, mistake.file);
         println!("{:<32} caught by {}", "", mistake.test.name);
     }
-    println!("\nWhat cannot happen here:");
-    for (trap, why) in cases::IMPOSSIBLE {
-        println!("* {trap}: {why}");
+    println!("\nTraps, and what keeps them shut:");
+    for (trap, guard) in traps::all() {
+        match guard {
+            Guard::Caught(names) => println!("* {trap}: {}", names.join(", ")),
+            Guard::Impossible(why) => println!("* {trap}: {why}"),
+        }
     }
 }
 
@@ -141,6 +147,29 @@ mod tests {
             let header = format!("fn {function}(");
             let exists = files.iter().any(|file| file.text.contains(&header));
             assert!(exists, "{}: no {}", mistake.name, mistake.test.name);
+        }
+    }
+
+    #[test]
+    fn traps_and_invariants_have_mistakes() {
+        let names: BTreeSet<&str> = all().map(|mistake| mistake.name).collect();
+        for (trap, guard) in traps::all() {
+            match guard {
+                Guard::Caught(of) => {
+                    assert!(!of.is_empty(), "{trap}");
+                    let unknown: Vec<_> = of.iter().filter(|name| !names.contains(*name)).collect();
+                    assert!(unknown.is_empty(), "{trap}: {unknown:?}");
+                }
+                Guard::Impossible(why) => assert!(!why.is_empty(), "{trap}"),
+            }
+        }
+        for invariant in 1..=8 {
+            let of = format!("i{invariant}-");
+            let count = names.iter().filter(|name| name.starts_with(&of)).count();
+            assert!(
+                count >= 2 && names.contains(&*format!("{of}unseen")),
+                "{of}"
+            );
         }
     }
 

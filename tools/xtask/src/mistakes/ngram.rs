@@ -1,6 +1,6 @@
 //! Mistakes with histories of token ids, and what only whole models show.
 
-use super::{Mistake, speculation, unit};
+use super::{Mistake, case, unit};
 
 const POOL: &str = "runtime/src/state/pool.rs";
 const IMAGE: &str = "runtime/src/state/image.rs";
@@ -58,20 +58,26 @@ pub(super) const WHOLE_MODELS: &[Mistake] = &[
         file: HEAD,
         text: "pack::push_row(&mut self.inputs, first, tokens, logits);",
         replacement: "pack::push_row(&mut self.inputs, first.min(3968), tokens, logits);",
-        test: speculation("far::drafts_far_out_are_those_of_a_head_that_reads_the_whole_text"),
+        test: case(
+            "speculation",
+            "far::drafts_far_out_are_those_of_a_head_that_reads_the_whole_text",
+        ),
     },
     Mistake {
         name: "head-wired-one-way-only",
         file: "builder/src/blocks/mtp_head.rs",
         text: "HeadOrder::HiddenFirst => (&hidden, &embedded),",
         replacement: "HeadOrder::HiddenFirst => (&embedded, &hidden),",
-        test: speculation("wiring::the_right_wiring_agrees_most_and_the_wrong_order_is_given_up"),
+        test: case(
+            "speculation",
+            "wiring::the_right_wiring_agrees_most_and_the_wrong_order_is_given_up",
+        ),
     },
     Mistake {
         name: "paths-behind-the-whole-prefix",
         file: "runtime/src/evaluate/paths.rs",
         text: "pack::push_row(&mut inputs, before.len(), ids, wanted);",
         replacement: "pack::push_row(&mut inputs, prefix.len(), ids, wanted);",
-        test: speculation("rows::gated_delta_and_attention"),
+        test: case("speculation", "rows::gated_delta_and_attention"),
     },
 ];

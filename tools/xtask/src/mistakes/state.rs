@@ -4,9 +4,12 @@ use super::{Mistake, unit};
 
 const SELECT: &str = "runtime/src/state/select.rs";
 const RESERVATION: &str = "runtime/src/state/reservation.rs";
-const COMMIT: &str = "runtime/src/state/commit.rs";
+const COMMIT: &str = "runtime/src/state/commit/host.rs";
 const POOL: &str = "runtime/src/state/pool.rs";
 const LAYOUT: &str = "runtime/src/state/layout.rs";
+const IMAGE: &str = "runtime/src/state/image.rs";
+const PARALLEL: &str = "runtime/src/kernels/parallel.rs";
+const REPLAY: &str = "runtime/src/kernels/gated_delta_net/replay.rs";
 
 const SCRIPTS: &str = "txn::tests::scripts::random::random_scripts_agree_with_token_by_token_state";
 const PARTIAL: &str = "txn::tests::phases::a_partial_prefix_moves_tokens_state_and_cache_together";
@@ -58,17 +61,17 @@ pub(super) const SELECTION: &[Mistake] = &[
     Mistake {
         name: "convolution-skipped",
         file: RESERVATION,
-        text: "let partial = partial_rows(tensor, &self.rows)?;",
-        replacement: "let mut partial = partial_rows(tensor, &self.rows)?;
-            partial.retain(|_| index != 0);",
+        text: "let partial: Vec<_> = pool.tensors.iter().map(partial).collect::<Result<_, _>>()?;",
+        replacement: "let mut partial: Vec<Vec<_>> = pool.tensors.iter().map(partial).collect::<Result<_, _>>()?;
+        partial.iter_mut().take(1).for_each(Vec::clear);",
         test: unit(PARTIAL),
     },
     Mistake {
         name: "recurrence-skipped",
         file: RESERVATION,
-        text: "let partial = partial_rows(tensor, &self.rows)?;",
-        replacement: "let mut partial = partial_rows(tensor, &self.rows)?;
-            partial.retain(|_| index == 0);",
+        text: "let partial: Vec<_> = pool.tensors.iter().map(partial).collect::<Result<_, _>>()?;",
+        replacement: "let mut partial: Vec<Vec<_>> = pool.tensors.iter().map(partial).collect::<Result<_, _>>()?;
+        partial.iter_mut().skip(1).for_each(Vec::clear);",
         test: unit(PARTIAL),
     },
     Mistake {
@@ -111,8 +114,8 @@ pub(super) const SELECTION: &[Mistake] = &[
     Mistake {
         name: "stride-from-the-kept-count",
         file: COMMIT,
-        text: "SeriesLayout::new(checkpoints.count, step_rows, checkpoints.width)",
-        replacement: "SeriesLayout::new(checkpoints.count, row.batch + 1, checkpoints.width)",
+        text: "SeriesLayout::new(spec.count, step_rows, spec.width);",
+        replacement: "SeriesLayout::new(spec.count, rows.len(), spec.width);",
         test: unit(SCRIPTS),
     },
     Mistake {
@@ -150,9 +153,11 @@ pub(super) const BANKS: &[Mistake] = &[
     Mistake {
         name: "replayed-from-the-final-state",
         file: COMMIT,
-        text: "let [before, into] = buffers.bank.as_f32_mut()?.get_disjoint_mut(rows).ok()?;",
-        replacement: "let [_, into] = buffers.bank.as_f32_mut()?.get_disjoint_mut(rows).ok()?;
-            let before = &*into.to_vec();",
+        text: "            } => kind.replay(before, slots, into),",
+        replacement: "            } => {
+                let _ = before;
+                kind.replay(&into.to_vec(), slots, into)
+            }",
         test: unit(PARTIAL),
     },
     Mistake {
@@ -217,5 +222,93 @@ pub(super) const BANKS: &[Mistake] = &[
         replacement: "        let _ = now;
 ",
         test: unit("txn::tests::phases::an_outdated_step_is_refused"),
+    },
+];
+
+/// The work of the host, shared among threads.
+pub(super) const SHARING: &[Mistake] = &[
+    Mistake {
+        name: "last-piece-left-out",
+        file: PARALLEL,
+        text: ".take_while(|item| *item < items);",
+        replacement: ".take_while(|item| *item + 1 < items);",
+        test: unit("kernels::parallel::tests::every_piece_runs_once"),
+    },
+    Mistake {
+        name: "first-piece-of-every-thread-left-out",
+        file: PARALLEL,
+        text: ".take_while(|item| *item < items);",
+        replacement: ".take_while(|item| *item < items)
+                .skip(1);",
+        test: unit("state::tests::replay::threads_change_nothing"),
+    },
+    Mistake {
+        name: "panic-on-a-thread-unnoticed",
+        file: PARALLEL,
+        text: "            if catch_unwind(AssertUnwindSafe(|| items.for_each(work))).is_err() {
+                panicked.store(true, Ordering::Relaxed);
+            }
+        };",
+        replacement: "            let _ = catch_unwind(AssertUnwindSafe(|| items.for_each(work)));
+        };",
+        test: unit("kernels::parallel::tests::a_panic_on_a_thread_of_its_own_becomes_an_error"),
+    },
+    Mistake {
+        name: "state-that-was-not-made-passes",
+        file: COMMIT,
+        text: "            && piece.0.make().is_some()
+",
+        replacement: "            && (piece.0.make().is_some() || threads <= NonZeroUsize::MAX)
+",
+        test: unit("state::tests::replay::memory_of_other_extents_is_refused"),
+    },
+    Mistake {
+        name: "written-row-read",
+        file: COMMIT,
+        text: "let mut take = |row: &Partial| all.get_mut(row.write).and_then(Option::take);",
+        replacement: "let mut take = |row: &Partial| all.get_mut(row.batch).and_then(Option::take);",
+        test: unit("state::tests::replay::threads_change_nothing"),
+    },
+    Mistake {
+        name: "transitions-in-the-other-order",
+        file: REPLAY,
+        text: "for step in path.steps {",
+        replacement: "for step in path.steps.iter().rev() {",
+        test: unit("kernels::gated_delta_net::tests::replay_applies_transitions_in_order"),
+    },
+    Mistake {
+        name: "columns-beyond-whole-vectors-left-out",
+        file: REPLAY,
+        text: "if rest < path.key_dim {",
+        replacement: "if rest < path.key_dim && into.is_empty() {",
+        test: unit("kernels::gated_delta_net::replay::tests::every_element_takes_the_same_path"),
+    },
+    Mistake {
+        name: "rows-beyond-whole-groups-left-out",
+        file: REPLAY,
+        text: "for row in whole..rows {",
+        replacement: "for row in rows..rows {",
+        test: unit("kernels::gated_delta_net::replay::tests::every_element_takes_the_same_path"),
+    },
+    Mistake {
+        name: "one-decay-for-all-keys",
+        file: REPLAY,
+        text: "true => isa.get(&step.decay[columns.clone()]),",
+        replacement: "true => isa.splat(step.decay[0]),",
+        test: unit("state::tests::replay::heads_share_keys_and_have_extents_of_their_own"),
+    },
+    Mistake {
+        name: "fork-without-the-first-tensor",
+        file: IMAGE,
+        text: "for (tensor, buffers) in self.pool.buffers.iter_mut().enumerate() {",
+        replacement: "for (tensor, buffers) in self.pool.buffers.iter_mut().enumerate().skip(1) {",
+        test: unit(SCRIPTS),
+    },
+    Mistake {
+        name: "row-outside-becomes-row-zero",
+        file: LAYOUT,
+        text: ".unwrap_or(-1)",
+        replacement: ".unwrap_or(0)",
+        test: unit("state::tests::pool::a_row_outside_is_no_row"),
     },
 ];

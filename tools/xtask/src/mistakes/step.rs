@@ -225,9 +225,9 @@ pub(super) const TRANSACTION: &[Mistake] = &[
         text: "        if let Some((state, handle)) = &slot {
             state.validate_release(request, *handle)?;
         }
-        let permit = Permit::new();
+        let permit = Permit::between_steps();
 ",
-        replacement: "        let permit = Permit::new();
+        replacement: "        let permit = Permit::between_steps();
         if let Some(kv) = &mut self.kv {
             kv.release(request, &permit);
         }
@@ -351,5 +351,19 @@ pub(super) const INVARIANTS: &[Mistake] = &[
         text: "snapshot.healthy, ||",
         replacement: "snapshot.healthy || snapshot.capacity > 0, ||",
         test: unit("txn::tests::audit::i7_a_torn_composite_is_reported"),
+    },
+    Mistake {
+        name: "i8-half-a-block-shared",
+        file: "runtime/src/kv/fork.rs",
+        text: "let shared = tokens / self.block_size;",
+        replacement: "let shared = tokens.div_ceil(self.block_size);",
+        test: unit(SCRIPTS),
+    },
+    Mistake {
+        name: "i8-unseen",
+        file: AUDIT,
+        text: "users.is_none_or(|users| *users <= 1), ||",
+        replacement: "users.is_none_or(|users| *users < 9), ||",
+        test: unit("txn::tests::audit::i8_shared_blocks_are_full"),
     },
 ];

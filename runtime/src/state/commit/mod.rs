@@ -3,20 +3,25 @@
 //! What is made of what is decided before ([`super::select`], [`CaptureKind::take`](super::capture::CaptureKind)); here
 //! it is done, in the inactive rows, by the host or, where the host cannot touch the memory, by graphs on the device.
 
+pub(super) mod host;
+mod trial;
+
 use super::capture::{Take, wrong};
 use super::error::{PoolError, StateError};
-use super::layout::SeriesLayout;
 use super::pool::Tensor;
-use crate::device::{Buffer, Device};
+use crate::device::Device;
 use crate::exec::{CommitGraphs, CommitRows};
 use crate::model::spec::{FixedBuffers, FixedSpec, StateSpec};
 use genai_config_schema::StateLayout;
+use std::num::NonZeroUsize;
+
+pub(crate) use trial::trial;
 
 /// Who commits.
 #[derive(Debug)]
 pub(crate) enum Committer {
-    /// The host, over memory that it can reach.
-    Host,
+    /// The host, over memory that it can reach, with so many threads at most.
+    Host(NonZeroUsize),
     /// Graphs, on the device that holds the memory.
     Graphs(CommitGraphs),
 }
@@ -64,30 +69,42 @@ impl Committer {
                 return Err(wrong(spec, "state_layout", "bank", "rows"));
             }
         }
-        Ok(Self::Host)
+        Ok(Self::Host(NonZeroUsize::MIN))
     }
 
-    /// Makes the states of some rows of one tensor of a step of `step_rows` rows, in the banks.
+    /// Lets the host use so many threads.
+    pub(super) fn share(&mut self, threads: NonZeroUsize) {
+        if let Self::Host(most) = self {
+            *most = threads;
+        }
+    }
+
+    /// Makes the states of some rows of a step of `step_rows` rows, in the banks: of each tensor the rows that `rows`
+    /// lists for it.
     pub(super) fn commit(
         &mut self,
-        (index, tensor): (usize, &Tensor),
-        (step_rows, rows): (usize, &[Partial]),
-        buffers: &mut FixedBuffers,
+        tensors: &[Tensor],
+        (step_rows, rows): (usize, &[Vec<Partial>]),
+        buffers: &mut [FixedBuffers],
     ) -> Result<(), StateError> {
-        match self {
-            Self::Host => rows.iter().try_for_each(|row| {
-                place(tensor, step_rows, row, buffers).ok_or(StateError::Memory {
-                    tensor: index,
-                    row: row.batch,
-                })
-            }),
-            Self::Graphs(graphs) => graphs
+        let graphs = match self {
+            Self::Host(threads) => {
+                return host::commit(tensors, (step_rows, rows), buffers, *threads);
+            }
+            Self::Graphs(graphs) => graphs,
+        };
+        let each = tensors.iter().zip(rows).zip(buffers).enumerate();
+        for (index, ((tensor, rows), buffers)) in
+            each.filter(|(_, ((_, rows), _))| !rows.is_empty())
+        {
+            graphs
                 .run((index, &tensor.spec), step_rows, &listed(rows), buffers)
                 .map_err(|source| StateError::Commit {
                     tensor: index,
                     source,
-                }),
+                })?;
         }
+        Ok(())
     }
 }
 
@@ -105,39 +122,5 @@ fn listed(rows: &[Partial]) -> CommitRows {
             Take::Copy(slot) => slot,
             Take::Replay(kept) => kept,
         }),
-    }
-}
-
-/// Makes one state on the host. `None` when memory is not what the specification says.
-fn place(
-    tensor: &Tensor,
-    step_rows: usize,
-    row: &Partial,
-    buffers: &mut FixedBuffers,
-) -> Option<()> {
-    let checkpoints = tensor.spec.checkpoints.as_ref()?;
-    let series = SeriesLayout::new(checkpoints.count, step_rows, checkpoints.width);
-    let staging = buffers.checkpoints.as_ref()?;
-    match row.take {
-        Take::Nothing => Some(()),
-        Take::Copy(slot) => {
-            let from = series.elements(slot, row.batch)?;
-            let size = staging.element().size();
-            let from = staging
-                .as_bytes()?
-                .get(from.start * size..from.end * size)?;
-            let into = buffers.bank.row_bytes_mut(row.write)?;
-            (into.len() == from.len()).then(|| into.copy_from_slice(from))
-        }
-        Take::Replay(kept) => {
-            let staging = staging.as_f32()?;
-            let slot = |slot| staging.get(series.elements(slot, row.batch)?);
-            let slots: Vec<&[f32]> = (0..kept).map(slot).collect::<Option<_>>()?;
-            let elements = buffers.bank.row_elements();
-            let range = |row: usize| row * elements..(row + 1) * elements;
-            let rows = [range(row.read), range(row.write)];
-            let [before, into] = buffers.bank.as_f32_mut()?.get_disjoint_mut(rows).ok()?;
-            tensor.kind?.replay(before, &slots, into)
-        }
     }
 }
