@@ -251,6 +251,22 @@ fn disagreements() -> Vec<Case> {
                 group.unwrap()["row_shape"][1] = json!(9);
             });
         }),
+        Case::load("a history of numbers", &["conv_state", "P13"], |here| {
+            model(here);
+            edit(&here.join("model/genai_config.json"), |config| {
+                let groups = config["model"]["decoder"]["state_groups"]
+                    .as_array_mut()
+                    .unwrap();
+                let group = groups
+                    .iter_mut()
+                    .find(|group| group["operator"] == "causal_conv");
+                let group = group.unwrap();
+                group["operator"] = json!("token_history");
+                group["fresh_token_id"] = json!(7);
+                group["row_shape"] = json!([3]);
+                group["element_type"] = json!("int64");
+            });
+        }),
         Case::inspect(
             "a commit graph with another input",
             &["commit.", "nothing", "P12"],

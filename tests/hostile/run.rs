@@ -212,7 +212,7 @@ fn run(case: &Case, world: &Path, temporary: &Path) -> Done {
     let read = |name: &str| {
         let mut bytes = Vec::new();
         if let Ok(file) = File::open(at(name)) {
-            file.take(1 << 20).read_to_end(&mut bytes).unwrap();
+            file.take(4 << 20).read_to_end(&mut bytes).unwrap();
         }
         String::from_utf8_lossy(&bytes).into_owned()
     };

@@ -29,7 +29,7 @@ pub(super) struct ReservedRow {
     pub(super) taken: Vec<BlockId>,
     /// How many of `taken`, the first ones, are another table's: they are read only.
     #[cfg_attr(
-        not(test),
+        not(any(test, feature = "fuzzing")),
         expect(
             dead_code,
             reason = "audits during a step, which tests make, ask for it"
@@ -189,7 +189,7 @@ impl<'a> KvReservation<'a> {
 }
 
 /// A live reservation as an audit sees it.
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 impl KvReservation<'_> {
     /// The pool.
     pub(crate) fn pool(&self) -> &KvPool {

@@ -98,7 +98,7 @@ impl StatePool {
     }
 
     /// With a host that commits.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn new(
         spec: &StateSpec,
         slots: usize,

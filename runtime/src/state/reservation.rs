@@ -149,7 +149,7 @@ impl<'a> StateReservation<'a> {
     }
 
     /// The pool as an audit sees it, reserved slots included.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn pool(&self) -> &StatePool {
         self.pool
     }

@@ -146,7 +146,7 @@ impl Composite {
     }
 
     /// Resident requests, in no particular order.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn residents(&self) -> impl Iterator<Item = RequestId> {
         self.standing.residents.keys().copied()
     }

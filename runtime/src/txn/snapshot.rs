@@ -67,7 +67,7 @@ impl Composite {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 impl<Phase> super::Step<'_, Phase> {
     /// The bookkeeping while the step is live.
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -98,7 +98,7 @@ impl StatePool {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 fn reserved(reservation: &crate::kv::KvReservation<'_>) -> PagedSnapshot {
     PagedSnapshot {
         reserved: claims(reservation.taken()),
@@ -107,7 +107,7 @@ fn reserved(reservation: &crate::kv::KvReservation<'_>) -> PagedSnapshot {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 fn claims<'a>(
     claims: impl Iterator<Item = (RequestId, &'a [BlockId])>,
 ) -> Vec<(RequestId, Vec<BlockId>)> {

@@ -210,7 +210,7 @@ impl<'a> Step<'a, Reserved> {
 
     /// Past lengths and block table of a run of the draft head over some rows of the step. A run that follows another
     /// in the same step adds what that one wrote to `past`.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn head_binding(&self, rows: &[usize]) -> Option<PagedBinding> {
         let own = rows.iter().map(|row| (*row, 0));
         self.head.as_ref().map(|head| head.binding_of(own))
@@ -437,6 +437,11 @@ impl<'a, Phase> Step<'a, Phase> {
         )
     }
 
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn standing(&self) -> &Standing {
+        self.standing
+    }
+
     pub(super) fn seats_mut(&mut self) -> SeatMuts<'_, 'a> {
         (
             self.state.as_deref_mut(),
@@ -451,10 +456,6 @@ impl<'a, Phase> Step<'a, Phase> {
 impl<'a, Phase> Step<'a, Phase> {
     pub(super) fn state_mut(&mut self) -> Option<&mut StateReservation<'a>> {
         self.state.as_deref_mut()
-    }
-
-    pub(super) fn standing(&self) -> &Standing {
-        self.standing
     }
 }
 

@@ -8,7 +8,7 @@ use crate::ids::RequestId;
 use crate::request::{Event, Request, Reuse};
 use crate::sample::SamplingParams;
 use crate::settings::effort;
-use crate::speculate::Speculation;
+use crate::speculate::{DraftPolicy, Speculation};
 use crate::state::audit::audit;
 use crate::txn::tests::fixture::Form;
 use proptest::prelude::*;
@@ -84,6 +84,7 @@ struct Script {
 impl Script {
     fn new(form: Form, mode: Speculation, drafts: usize, chunk: usize) -> Self {
         let options = EngineOptions::default()
+            .draft_policy(DraftPolicy::Fixed)
             .speculation(mode)
             .max_drafts(drafts)
             .prefill_chunk(chunk);
@@ -363,7 +364,7 @@ fn scripts_see_everything() {
     let mut runner = TestRunner::deterministic();
     let acts = prop::collection::vec(act(), 1500..1501);
     let mut seen = BTreeSet::new();
-    for form in [Form::Update(5), Form::State(5)] {
+    for form in [Form::Update(5), Form::State(5), Form::Update(4)] {
         let acts = acts.new_tree(&mut runner).unwrap().current();
         seen.extend(run((form, Speculation::Mtp), 3, 4, &acts));
     }

@@ -414,7 +414,8 @@ impl Bench {
             let hidden: Vec<f32> = (1..=values.len()).map(|n| trace(&tokens[..n])).collect();
             assert_eq!(values, hidden, "hidden rows of the head of {id}");
             let unread = self.core.sources.unread(id).len() / WIDTH;
-            assert_eq!(keys.len() + unread, tokens.len(), "the head of {id}");
+            // It may be behind the decoder, never before it.
+            assert!(keys.len() + unread <= tokens.len(), "the head of {id}");
         }
     }
 }

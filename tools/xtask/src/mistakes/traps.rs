@@ -98,7 +98,7 @@ const INDEX: &[(&str, Guard)] = &[
         Caught(&[
             "short-rows-scored-together",
             "columns-beyond-whole-vectors-left-out",
-            "rows-beyond-whole-groups-left-out",
+            "vectors-beyond-whole-groups-left-out",
         ]),
     ),
 ];

@@ -1,6 +1,7 @@
 //! Scripts that proptest draws.
 
 use super::{Between, Form, Pick, SAVED, Script, Turn};
+use crate::settings::effort;
 use proptest::prelude::*;
 
 fn pick() -> impl Strategy<Value = Pick> {
@@ -50,7 +51,7 @@ fn form() -> impl Strategy<Value = Form> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(400 * effort()))]
 
     #[test]
     fn random_scripts_agree_with_token_by_token_state(
