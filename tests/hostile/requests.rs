@@ -108,6 +108,12 @@ fn options() -> Vec<Case> {
         (&["--threads", "-2"], "--threads"),
         (&["--threads", "100000"], "threads"),
         (&["--draft-policy", "wild"], "--draft-policy"),
+        (
+            &["--speculation", "tree", "--tree-nodes", "0"],
+            "tree_nodes",
+        ),
+        (&["--speculation", "tree", "--tree-nodes", "17"], "1 to 16"),
+        (&["--tree-nodes", "-1"], "--tree-nodes"),
         (&["--stop", ""], "stop string 0"),
         (&["--chat"], "--chat"),
         (&["--frobnicate"], "--frobnicate"),
@@ -168,6 +174,8 @@ fn options() -> Vec<Case> {
         ("PAWL_THREADS", "0", "PAWL_THREADS"),
         ("PAWL_THREADS", "many", "PAWL_THREADS"),
         ("PAWL_THREADS", "99999999", "PAWL_THREADS"),
+        ("PAWL_SPECULATION", "crystal", "PAWL_SPECULATION"),
+        ("PAWL_DRAFT_POLICY", "wild", "PAWL_DRAFT_POLICY"),
     ] {
         cases.push(ids(&format!("{name} of {value}"), &[], &[word]).variable(name, value));
     }
