@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::case::Case;
 use super::onnx::{self, GraphProto, extent, extents, node, tensor, value};
@@ -208,9 +208,7 @@ fn disagreements() -> Vec<Case> {
             |here| {
                 model(here);
                 edit(&here.join("model/genai_config.json"), |config| {
-                    let groups = config["model"]["decoder"]["state_groups"]
-                        .as_array_mut()
-                        .unwrap();
+                    let groups = state_groups(config);
                     let group = groups
                         .iter_mut()
                         .find(|group| group.get("key_head_count").is_some());
@@ -224,9 +222,7 @@ fn disagreements() -> Vec<Case> {
             |here| {
                 model(here);
                 edit(&here.join("model/genai_config.json"), |config| {
-                    let groups = config["model"]["decoder"]["state_groups"]
-                        .as_array_mut()
-                        .unwrap();
+                    let groups = state_groups(config);
                     for group in groups {
                         let group = group.as_object_mut().unwrap();
                         group.remove("row_shape");
@@ -240,9 +236,7 @@ fn disagreements() -> Vec<Case> {
         Case::load("rows of another shape", &["conv_state", "P7"], |here| {
             model(here);
             edit(&here.join("model/genai_config.json"), |config| {
-                let groups = config["model"]["decoder"]["state_groups"]
-                    .as_array_mut()
-                    .unwrap();
+                let groups = state_groups(config);
                 let group = groups.iter_mut().find(|group| {
                     group["row_shape"]
                         .as_array()
@@ -254,9 +248,7 @@ fn disagreements() -> Vec<Case> {
         Case::load("a history of numbers", &["conv_state", "P13"], |here| {
             model(here);
             edit(&here.join("model/genai_config.json"), |config| {
-                let groups = config["model"]["decoder"]["state_groups"]
-                    .as_array_mut()
-                    .unwrap();
+                let groups = state_groups(config);
                 let group = groups
                     .iter_mut()
                     .find(|group| group["operator"] == "causal_conv");
@@ -547,4 +539,11 @@ fn unknown() -> Vec<Case> {
             },
         ),
     ]
+}
+
+/// The state groups of a configuration, to be changed.
+fn state_groups(config: &mut Value) -> &mut Vec<Value> {
+    config["model"]["decoder"]["state_groups"]
+        .as_array_mut()
+        .unwrap()
 }

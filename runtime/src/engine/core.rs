@@ -149,13 +149,15 @@ impl Core {
         } = self;
         self.requests.retain_mut(|active| {
             active.end_of_reading();
+            if active.is_finished() {
+                governor.forget(active.id);
+            }
             if let Some(left) = active.left.take() {
                 kept.push(left);
                 return false;
             }
             if active.is_finished() {
                 sources.forget(active.id);
-                governor.forget(active.id);
             }
             if active.is_finished() && active.resident {
                 // A resident request is known to the composite, so its release cannot be refused.

@@ -170,7 +170,8 @@ impl Governor {
             tail,
             drafts: explored.unwrap_or_else(|| self.reach(&choice)),
             explores: explored.is_some(),
-            width: choice.width,
+            // What trees give is compared with what chains give, so both must be seen.
+            width: explored.map_or(choice.width, |_| 1),
             nodes: self.speculation.tree_nodes,
             why: choice.why,
         }

@@ -152,7 +152,9 @@ impl HeadDrafter {
             let logits = logits.next().unwrap_or_default();
             let last = usize::try_from(*end).unwrap_or(0).saturating_sub(1) * width;
             let hidden = self.outputs.hidden.get(last..last + width);
-            if drafting.step.head_branches(reading.row) > 0 {
+            let row = drafting.rows.get(reading.row);
+            let branches = row.is_some_and(|row| row.choice.width > 1);
+            if branches && drafting.step.head_branches(reading.row) > 0 {
                 let start = (logits, hidden.unwrap_or_default());
                 trees.extend(self.plant(drafting, reading, start)?);
                 continue;

@@ -2,7 +2,8 @@
 
 use super::stand_in::{Bench, Law, Told};
 use crate::engine::EngineOptions;
-use crate::request::Request;
+use crate::engine::draft::Governor;
+use crate::request::{Event, Request};
 use crate::sample::SamplingParams;
 use crate::speculate::{
     DraftPolicy, DraftSource, DraftTree, Source, Speculation, SpeculationStats,
@@ -245,4 +246,42 @@ fn texts_are_shared_within_a_scope_only() {
     assert!(alone < shared, "{alone}");
     assert_eq!(accepted([Some("a"), Some("b")]), alone);
     assert_eq!(accepted([Some("a"), None]), alone);
+}
+
+/// What a state was looked up with goes with it: nothing is left of requests that have ended, kept states included.
+#[test]
+fn ended_requests_leave_no_index() {
+    let mut bench = Bench::new(Form::Update(6), &options(Speculation::Ngram));
+    let first = Request::from_ids(PROMPT).max_new_tokens(8);
+    let first = bench.submit(&first.keep_state(true));
+    bench.drain();
+    let ends = bench.events(first).into_iter();
+    let mut kept = ends.filter_map(|event| match event {
+        Event::Finished { kept, .. } => kept,
+        Event::Tokens { .. } => None,
+    });
+    let kept = kept.next().unwrap();
+    assert!(bench.core.sources.bytes() > 0);
+    let prompt = [kept.tokens(), &[7, 8]].concat();
+    bench.submit(
+        &Request::from_ids(prompt)
+            .max_new_tokens(8)
+            .continue_from(kept),
+    );
+    bench.drain();
+    assert_eq!(bench.core.sources.bytes(), 0);
+}
+
+/// Where trees are allowed and a chain is chosen, a chain is drafted, which tells how sure it is and stops where it is not.
+#[test]
+fn a_chain_among_trees_is_a_chain() {
+    let mut bench = Bench::new(Form::Update(6), &options(Speculation::Tree));
+    let mut chains = bench.core.speculation.clone();
+    chains.width = 1;
+    bench.core.governor = Governor::new(chains, (8, 64), None);
+    bench.submit(&Request::from_ids(PROMPT).max_new_tokens(TOKENS as u64));
+    bench.core.step().unwrap();
+    let proposal = &bench.core.requests[0].proposal;
+    assert!(proposal.tree.is_chain() && proposal.tree.len() > 1);
+    assert_eq!(proposal.confidences.len(), proposal.tree.len());
 }
