@@ -4,13 +4,13 @@
 
 use std::arch::is_x86_feature_detected as has;
 use std::arch::x86_64::{
-    __m256, __m256i, __m512, _mm_add_ps, _mm_add_ss, _mm_cvtss_f32, _mm_movehl_ps, _mm_shuffle_ps,
-    _mm256_add_ps, _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_fmadd_ps, _mm256_hadd_ps,
-    _mm256_loadu_ps, _mm256_loadu_si256, _mm256_maskload_ps, _mm256_maskstore_ps, _mm256_mul_ps,
-    _mm256_permute2f128_ps, _mm256_set1_ps, _mm256_shuffle_ps, _mm256_storeu_ps,
-    _mm256_unpackhi_ps, _mm256_unpacklo_ps, _mm512_add_ps, _mm512_castps512_ps256,
-    _mm512_extractf32x8_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_mask_storeu_ps,
-    _mm512_maskz_loadu_ps, _mm512_mul_ps, _mm512_set1_ps, _mm512_storeu_ps,
+    __m256, __m256i, __m512, _MM_HINT_ET0, _MM_HINT_T0, _mm_add_ps, _mm_add_ss, _mm_cvtss_f32,
+    _mm_movehl_ps, _mm_prefetch, _mm_shuffle_ps, _mm256_add_ps, _mm256_castps256_ps128,
+    _mm256_extractf128_ps, _mm256_fmadd_ps, _mm256_hadd_ps, _mm256_loadu_ps, _mm256_loadu_si256,
+    _mm256_maskload_ps, _mm256_maskstore_ps, _mm256_mul_ps, _mm256_permute2f128_ps, _mm256_set1_ps,
+    _mm256_shuffle_ps, _mm256_storeu_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps, _mm512_add_ps,
+    _mm512_castps512_ps256, _mm512_extractf32x8_ps, _mm512_fmadd_ps, _mm512_loadu_ps,
+    _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_mul_ps, _mm512_set1_ps, _mm512_storeu_ps,
 };
 
 use super::Isa;
@@ -44,6 +44,15 @@ impl Avx512 {
     pub(super) fn detect() -> Option<Self> {
         let all = has!("avx512f") && has!("avx512vl") && has!("avx512bw") && has!("avx512dq");
         Avx2::detect().filter(|_| all).map(Self)
+    }
+}
+
+#[inline(always)]
+fn fetch(from: *const f32, to: *const f32) {
+    // SAFETY: hints fault nowhere; every x86-64 has the first, and takes the second for no operation where it lacks it.
+    unsafe {
+        _mm_prefetch::<_MM_HINT_T0>(from.cast());
+        _mm_prefetch::<_MM_HINT_ET0>(to.cast());
     }
 }
 
@@ -89,6 +98,11 @@ impl Isa for Avx2 {
         let mask = self.mask(len);
         // SAFETY: lanes that are off are not written; the caller vouches for the others.
         unsafe { _mm256_maskstore_ps(to, mask, vector) };
+    }
+
+    #[inline(always)]
+    fn fetch(self, from: *const f32, to: *const f32) {
+        fetch(from, to);
     }
 
     #[inline(always)]
@@ -188,6 +202,11 @@ impl Isa for Avx512 {
         let mask = mask(len);
         // SAFETY: lanes that are off are not written; the caller vouches for the others.
         unsafe { _mm512_mask_storeu_ps(to, mask, vector) };
+    }
+
+    #[inline(always)]
+    fn fetch(self, from: *const f32, to: *const f32) {
+        fetch(from, to);
     }
 
     #[inline(always)]
