@@ -143,7 +143,7 @@ fn stage(request: &BuildRequest, progress: &mut dyn Progress) -> Result<StagedEx
     let mut written = export.finish();
     let warnings = checkpoint.warnings().iter().cloned();
     let warnings = warnings
-        .chain(decoder::warnings(&model, options)?)
+        .chain(decoder::warnings(&model, options, &graphs)?)
         .chain(absent);
     written.warnings.splice(0..0, warnings);
     let report = report(&Plan::new(&model, options)?, options, written);
@@ -174,6 +174,7 @@ fn report(plan: &Plan<'_>, options: &BuildOptions, written: Written) -> BuildRep
             },
             mtp: plan.head.is_some(),
             wiring: plan.head.map(|_| plan.wiring),
+            mtp_weights: plan.head.map(|_| plan.mtp_weights),
             spelling: options.spelling,
             max_sequence: plan.sequence_limit,
         },

@@ -2,7 +2,7 @@
 
 use pawl_models::ModelDescription;
 
-use crate::blocks::{self, LayerContext};
+use crate::blocks::{self, LayerContext, Precision};
 use crate::contract::{StepInputs, names};
 use crate::error::BuildError;
 use crate::graph::ir::Graph;
@@ -30,21 +30,26 @@ pub(crate) fn emit(
     Ok(graphs)
 }
 
-/// What a build of these options does otherwise than a user may expect, for the report.
+/// What a build of these options, whose graphs these are, does otherwise than a user may expect, for the report.
 ///
 /// # Errors
 /// As [`emit`].
 pub(crate) fn warnings(
     description: &ModelDescription,
     options: &BuildOptions,
+    graphs: &[Graph],
 ) -> Result<Vec<String>, BuildError> {
-    Ok(Plan::new(description, options)?.warnings(options))
+    let plan = Plan::new(description, options)?;
+    let mut warnings = plan.warnings(options);
+    warnings.extend(mtp::warning(&plan, graphs));
+    Ok(warnings)
 }
 
 fn decoder(plan: &Plan<'_>) -> Result<Graph, BuildError> {
     let mut graph = GraphBuilder::new(names::MODEL_FILE);
     let g = &mut graph;
     let layers = &plan.description.layers;
+    let precision = Precision::Whole(plan.dtype);
     let mut step = StepInputs::declare(g)?;
     step.declare_fixed_state(g, plan)?;
     let rotations = Rotations::emit(g, plan, layers, &step.positions)?;
@@ -55,13 +60,14 @@ fn decoder(plan: &Plan<'_>) -> Result<Graph, BuildError> {
             plan,
             step: &step,
             rotations: &rotations,
+            precision,
             index,
         };
         x = blocks::layer(g, &cx, layer, &x)?;
     }
     let norm = &plan.description.final_norm;
     let hidden = blocks::norm(g, "final_norm", plan.dtype, norm, &x)?;
-    let projection = blocks::output_projection(g, plan, &embedding)?;
+    let projection = blocks::output_projection(g, plan, precision, &embedding)?;
     blocks::lm_head(g, &step, &hidden, &projection)?;
     if plan.head.is_some() {
         let read = match plan.wiring.hidden {

@@ -28,7 +28,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `source` | headers and positioned reads of a checkpoint; conversion through buffers of a fixed size |
+//! | `source`, `quantized` | headers and positioned reads of a checkpoint; conversion through buffers of a fixed size, also to 8 bits |
 //! | `plan`, `target` | options resolved against a model; what a provider offers |
 //! | `contract` | names, shapes and inputs that every graph has |
 //! | `decoder`, `mtp`, `blocks`, `ops`, `graph` | emission of graphs as plain data |
@@ -53,10 +53,12 @@ mod graph;
 mod interrupt;
 mod limits;
 mod mtp;
+mod mtp_weights;
 mod onnx;
 mod ops;
 mod options;
 mod plan;
+mod quantized;
 mod report;
 mod room;
 mod rope;
@@ -70,6 +72,7 @@ mod wiring;
 pub use build_request::{BuildRequest, Progress, StagedExport, build};
 pub use error::BuildError;
 pub use interrupt::Interrupt;
+pub use mtp_weights::MtpWeights;
 pub use options::{
     BuildOptions, CheckpointOption, Dtype, OptionsError, Spelling, Target, UnknownValue,
 };

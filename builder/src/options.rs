@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::mtp_weights::MtpWeights;
 use crate::wiring::MtpWiring;
 
 /// Most drafted transitions or states one step can capture.
@@ -93,6 +94,17 @@ pub enum OptionsError {
         /// The type given.
         dtype: Dtype,
     },
+    /// A head in 8 bits was asked of anything but float32 on the CPU.
+    #[error(
+        "--mtp-weights int8 cannot be built for --target {target} --dtype {dtype}: it is made for \
+         --target cpu, which computes in f32; use same"
+    )]
+    Int8HeadElsewhere {
+        /// The target given.
+        target: Target,
+        /// The type in effect.
+        dtype: Dtype,
+    },
     /// The state form was asked of CUDA.
     #[error(
         "--checkpoints {checkpoints} cannot be built for --target cuda: the com.microsoft \
@@ -155,6 +167,8 @@ pub struct BuildOptions {
     pub mtp: bool,
     /// How that head is wired to the model.
     pub wiring: MtpWiring,
+    /// How the weights of that head are stored; `None` takes what is fastest on the target (8 bits on the CPU).
+    pub mtp_weights: Option<MtpWeights>,
     /// How the configuration is written.
     pub spelling: Spelling,
     /// Longest sequence in tokens; `None` takes the model's context length.
@@ -190,6 +204,10 @@ impl BuildOptions {
                 return Err(OptionsError::SixteenBitOnCpu { dtype });
             }
         }
+        if self.mtp_weights == Some(MtpWeights::Int8) && self.target != Target::Cpu {
+            let (target, dtype) = (self.target, self.effective_dtype());
+            return Err(OptionsError::Int8HeadElsewhere { target, dtype });
+        }
         match (self.spelling, self.target) {
             (Spelling::Genai018, Target::Cpu) => Err(OptionsError::GenaiOnCpu),
             (Spelling::Genai018, Target::Cuda) if state_form => {
@@ -210,6 +228,18 @@ impl BuildOptions {
             Target::Cuda => Dtype::F16,
         })
     }
+
+    /// How the weights of the head are stored: as chosen, or as is fastest on the target.
+    #[must_use]
+    pub fn effective_mtp_weights(&self) -> MtpWeights {
+        let cpu = (Target::Cpu, Dtype::F32) == (self.target, self.effective_dtype());
+        let fastest = if cpu {
+            MtpWeights::Int8
+        } else {
+            MtpWeights::Same
+        };
+        self.mtp_weights.unwrap_or(fastest)
+    }
 }
 
 impl Default for BuildOptions {
@@ -220,6 +250,7 @@ impl Default for BuildOptions {
             checkpoints: CheckpointOption::default(),
             mtp: true,
             wiring: MtpWiring::default(),
+            mtp_weights: None,
             spelling: Spelling::default(),
             max_sequence: None,
             refuse_nonfinite: false,
@@ -392,6 +423,32 @@ mod tests {
                 (Err(error), Some(text)) if error.to_string().contains(text) => {}
                 (result, _) => panic!("{case:?}: {result:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_head_in_8_bits_is_for_float32_on_the_cpu() {
+        for dtype in ["-", "f16", "bf16"] {
+            let mut options = options(["cuda", dtype, "none", "pawl"]);
+            assert_eq!(options.effective_mtp_weights(), MtpWeights::Same);
+            options.mtp_weights = Some(MtpWeights::Same);
+            assert_eq!(options.validate(), Ok(()));
+            options.mtp_weights = Some(MtpWeights::Int8);
+            let message = options.validate().unwrap_err().to_string();
+            let dtype = options.effective_dtype();
+            let named =
+                format!("--mtp-weights int8 cannot be built for --target cuda --dtype {dtype}");
+            assert!(
+                message.contains(&named) && message.contains("use same"),
+                "{message}"
+            );
+        }
+        for chosen in [None, Some(MtpWeights::Int8), Some(MtpWeights::Same)] {
+            let mut options = options(["cpu", "-", "none", "pawl"]);
+            options.mtp_weights = chosen;
+            assert_eq!(options.validate(), Ok(()));
+            let effective = options.effective_mtp_weights();
+            assert_eq!(effective, chosen.unwrap_or(MtpWeights::Int8));
         }
     }
 

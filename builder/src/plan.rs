@@ -2,9 +2,11 @@
 
 use pawl_models::{Attention, Layer, Mixer, ModelDescription, MtpHead};
 
+use crate::blocks::Precision;
 use crate::checkpoints::Checkpoints;
 use crate::error::BuildError;
 use crate::graph::ir;
+use crate::mtp_weights::MtpWeights;
 use crate::options::{BuildOptions, Dtype, Spelling};
 use crate::target::{self, TargetTable};
 use crate::wiring::MtpWiring;
@@ -27,6 +29,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) spelling: Spelling,
     /// How the head is wired.
     pub(crate) wiring: MtpWiring,
+    /// How the head's projections are stored.
+    pub(crate) mtp_weights: MtpWeights,
 }
 
 impl<'a> Plan<'a> {
@@ -56,6 +60,7 @@ impl<'a> Plan<'a> {
                 .as_ref()
                 .filter(|_| has_place_for_head(options)),
             wiring: options.wiring,
+            mtp_weights: options.effective_mtp_weights(),
             sequence_limit: sequence_limit(description, options, target)?,
             spelling: options.spelling,
         })
@@ -79,6 +84,14 @@ impl<'a> Plan<'a> {
             );
         }
         warnings
+    }
+
+    /// How the projections of the head's graph are stored.
+    pub(crate) fn head_precision(&self) -> Precision {
+        match self.mtp_weights {
+            MtpWeights::Int8 => Precision::Int8(self.dtype),
+            MtpWeights::Same => Precision::Whole(self.dtype),
+        }
     }
 
     /// Whether any layer keeps a state of fixed size.

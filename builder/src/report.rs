@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::mtp_weights::MtpWeights;
 use crate::options::{CheckpointOption, Dtype, Spelling, Target};
 use crate::wiring::MtpWiring;
 
@@ -63,6 +64,8 @@ pub struct EffectiveOptions {
     pub mtp: bool,
     /// How it is wired; `None` without one.
     pub wiring: Option<MtpWiring>,
+    /// How its weights are stored; `None` without one.
+    pub mtp_weights: Option<MtpWeights>,
     /// Spelling of the configuration.
     pub spelling: Spelling,
     /// Longest sequence in tokens.

@@ -145,7 +145,7 @@ fn table_bytes(request: &RotationRequest<'_>, turn: fn(f64) -> f64) -> Vec<u8> {
                 Dtype::Bf16 => bytes.extend(half::bf16::from_f64(value).to_le_bytes()),
                 #[expect(clippy::cast_possible_truncation, reason = "rounding is meant")]
                 Dtype::F32 => bytes.extend((value as f32).to_le_bytes()),
-                Dtype::I32 | Dtype::I64 | Dtype::Bool => {}
+                Dtype::I32 | Dtype::I64 | Dtype::Bool | Dtype::U8 => {}
             }
         }
     }
@@ -187,7 +187,7 @@ mod tests {
         g.output(Place::Result, "y", &y);
         let bytes = |initializer: &crate::graph::ir::Initializer| match &initializer.data {
             InitializerData::Values(bytes) => bytes.clone(),
-            InitializerData::Weight(_) => vec![],
+            InitializerData::Weight(_) | InitializerData::Quantized(..) => vec![],
         };
         g.finish().unwrap().initializers.iter().map(bytes).collect()
     }

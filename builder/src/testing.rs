@@ -8,6 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use crate::mtp_weights::MtpWeights;
 use crate::options::{BuildOptions, CheckpointOption, Spelling, Target};
 
 /// Sizes that all layers of a model share.
@@ -211,7 +212,7 @@ prop_compose! {
     fn layer_seed()(
         kind in 0..3_u8,
         group in 1..4_u64,
-        dims in (1..5_u64, 1..5_u64),
+        dims in (prop_oneof![1..5_u64, Just(32_u64)], 1..5_u64),
         kernel in 2..5_u64,
         rotary_pairs in 0..3_u64,
         flags in any::<(bool, bool)>(),
@@ -223,9 +224,9 @@ prop_compose! {
 prop_compose! {
     /// Any model.
     pub(crate) fn models()(
-        hidden in 1..9_u64,
+        hidden in prop_oneof![1..9_u64, select(vec![32_u64, 33, 64])],
         kv_heads in 1..3_u64,
-        head_dim in 2..7_u64,
+        head_dim in prop_oneof![2..7_u64, Just(32_u64)],
         seeds in vec(layer_seed(), 1..6),
         at in any::<usize>(),
         flags in any::<(bool, bool)>(),
@@ -243,12 +244,15 @@ pub(crate) fn options() -> impl Strategy<Value = BuildOptions> {
     ];
     let target = select(vec![Target::Cpu, Target::Cuda]);
     let spelling = select(vec![Spelling::Pawl, Spelling::Genai018]);
-    let any = (target, checkpoints, any::<bool>(), spelling, any::<bool>());
+    let weights = select(vec![None, Some(MtpWeights::Int8), Some(MtpWeights::Same)]);
+    let head = (any::<bool>(), weights);
+    let any = (target, checkpoints, head, spelling, any::<bool>());
     any.prop_map(
-        |(target, checkpoints, mtp, spelling, limited)| BuildOptions {
+        |(target, checkpoints, (mtp, mtp_weights), spelling, limited)| BuildOptions {
             target,
             checkpoints,
             mtp,
+            mtp_weights,
             spelling,
             max_sequence: limited.then_some(17),
             ..BuildOptions::default()

@@ -2,6 +2,7 @@
 
 use pawl_models::{Attention, Norm};
 
+use super::projection::project;
 use super::{LayerContext, stack, state};
 use crate::contract::names;
 use crate::error::BuildError;
@@ -16,7 +17,7 @@ pub(crate) fn attention(
     x: &Value,
 ) -> Result<Value, BuildError> {
     g.within("attention", |g| {
-        let (qkv, gate) = project(g, cx, mixer, x)?;
+        let (qkv, gate) = inputs(g, cx, mixer, x)?;
         let attended = attend(g, cx, mixer, &qkv)?;
         let mixed = match gate {
             Some(gate) => {
@@ -25,13 +26,12 @@ pub(crate) fn attention(
             }
             None => attended,
         };
-        let weight = g.weight("output.weight", cx.plan.dtype, &mixer.output)?;
-        ops::gemm(g, "output", &mixed, &weight)
+        project(g, cx, "output", &mixed, &mixer.output)
     })
 }
 
 /// Query | key | value, and the gate.
-fn project(
+fn inputs(
     g: &mut GraphBuilder,
     cx: &LayerContext<'_>,
     mixer: &Attention,
@@ -40,8 +40,7 @@ fn project(
     let mut weights = vec![&mixer.query, &mixer.key, &mixer.value];
     weights.extend(&mixer.gate);
     let weight = stack(g, "input", &weights)?;
-    let weight = g.weight("input.weight", cx.plan.dtype, &weight)?;
-    let projected = ops::gemm(g, "input", x, &weight)?;
+    let projected = project(g, cx, "input", x, &weight)?;
     let Some(gate) = &mixer.gate else {
         return Ok((projected, None));
     };

@@ -4,6 +4,7 @@ use pawl_models::GatedDelta;
 
 use super::convolution::{Convolution, convolve};
 use super::norm::norm;
+use super::projection::project;
 use super::{LayerContext, stack, state};
 use crate::contract::names;
 use crate::error::BuildError;
@@ -20,7 +21,7 @@ pub(crate) fn gated_delta(
 ) -> Result<Value, BuildError> {
     let dtype = cx.plan.dtype;
     g.within("gated_delta", |g| {
-        let projected = project(g, cx, mixer, x)?;
+        let projected = inputs(g, cx, mixer, x)?;
         let conv = Convolution {
             weight: &mixer.conv,
             channels: mixer.qkv.rows(),
@@ -34,8 +35,7 @@ pub(crate) fn gated_delta(
         let normed = ops::heads_to_columns(g, "columns", &normed)?;
         let gate = ops::silu(g, "silu", &projected.z)?;
         let gated = ops::mul(g, "gated", &normed, &gate)?;
-        let weight = g.weight("output.weight", dtype, &mixer.output)?;
-        ops::gemm(g, "output", &gated, &weight)
+        project(g, cx, "output", &gated, &mixer.output)
     })
 }
 
@@ -49,7 +49,7 @@ struct Projected {
 }
 
 /// All four projections in one.
-fn project(
+fn inputs(
     g: &mut GraphBuilder,
     cx: &LayerContext<'_>,
     mixer: &GatedDelta,
@@ -57,8 +57,7 @@ fn project(
 ) -> Result<Projected, BuildError> {
     let weights = [&mixer.qkv, &mixer.z, &mixer.b, &mixer.a];
     let weight = stack(g, "input", &weights)?;
-    let weight = g.weight("input.weight", cx.plan.dtype, &weight)?;
-    let projected = ops::gemm(g, "input", x, &weight)?;
+    let projected = project(g, cx, "input", x, &weight)?;
     let parts = [
         ("qkv", mixer.qkv.rows()),
         ("z", mixer.z.rows()),

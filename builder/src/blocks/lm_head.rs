@@ -1,5 +1,6 @@
 //! From hidden rows to logits.
 
+use super::Projection;
 use crate::contract::{StepInputs, names};
 use crate::error::BuildError;
 use crate::graph::ir::Dtype;
@@ -11,11 +12,11 @@ pub(crate) fn lm_head(
     g: &mut GraphBuilder,
     step: &StepInputs,
     hidden: &Value,
-    projection: &Value,
+    projection: &Projection,
 ) -> Result<(), BuildError> {
     g.within("lm_head", |g| {
         let rows = ops::gather_rows(g, "rows", hidden, &step.logits_indices)?;
-        let logits = ops::gemm(g, "logits", &rows, projection)?;
+        let logits = projection.apply(g, "logits", &rows)?;
         let logits = ops::cast(g, "logits_f32", &logits, Dtype::F32)?;
         g.output(Place::Result, names::LOGITS, &logits);
         Ok(())

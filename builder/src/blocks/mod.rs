@@ -12,6 +12,7 @@ mod lm_head;
 mod mlp;
 mod mtp_head;
 mod norm;
+mod projection;
 mod short_conv;
 mod state;
 
@@ -28,6 +29,7 @@ pub(crate) use layer::layer;
 pub(crate) use lm_head::lm_head;
 pub(crate) use mtp_head::fuse_hidden;
 pub(crate) use norm::norm;
+pub(crate) use projection::{Precision, Projection};
 
 /// What surrounds a layer.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +37,8 @@ pub(crate) struct LayerContext<'a> {
     pub(crate) plan: &'a Plan<'a>,
     pub(crate) step: &'a StepInputs,
     pub(crate) rotations: &'a Rotations<'a>,
+    /// Of the layer's projections.
+    pub(crate) precision: Precision,
     /// Number of the layer in the names of its states.
     pub(crate) index: u32,
 }

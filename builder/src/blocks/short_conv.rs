@@ -4,6 +4,7 @@ use pawl_models::ShortConv;
 
 use super::LayerContext;
 use super::convolution::{Convolution, convolve};
+use super::projection::project;
 use crate::error::BuildError;
 use crate::graph::{GraphBuilder, Value};
 use crate::ops::{self, Activation};
@@ -15,10 +16,8 @@ pub(crate) fn short_conv(
     mixer: &ShortConv,
     x: &Value,
 ) -> Result<Value, BuildError> {
-    let dtype = cx.plan.dtype;
     g.within("short_conv", |g| {
-        let weight = g.weight("input.weight", dtype, &mixer.input)?;
-        let projected = ops::gemm(g, "input", x, &weight)?;
+        let projected = project(g, cx, "input", x, &mixer.input)?;
         let channels = mixer.channels;
         let parts = [("b", channels), ("c", channels), ("u", channels)];
         let [b, c, u] = ops::split_columns(g, "split", &projected, parts)?;
@@ -31,7 +30,6 @@ pub(crate) fn short_conv(
         };
         let mixed = convolve(g, cx, &conv, &gated)?;
         let product = ops::mul(g, "product", &c, &mixed)?;
-        let weight = g.weight("output.weight", dtype, &mixer.output)?;
-        ops::gemm(g, "output", &product, &weight)
+        project(g, cx, "output", &product, &mixer.output)
     })
 }

@@ -103,7 +103,7 @@ fn element_type(dtype: Dtype) -> Option<ElementType> {
         Dtype::Bf16 => Some(ElementType::Bfloat16),
         Dtype::I32 => Some(ElementType::Int32),
         Dtype::I64 => Some(ElementType::Int64),
-        Dtype::Bool => None,
+        Dtype::Bool | Dtype::U8 => None,
     }
 }
 

@@ -11,6 +11,7 @@ use super::ir::{Attribute, Dim, Dtype, Initializer, InitializerData, Node, Value
 use super::scope::Scope;
 use super::value::{Output, Value, shape_text};
 use crate::error::BuildError;
+use crate::quantized::{self, BLOCK_EXTENT, Half};
 
 /// Collects nodes, inputs, outputs and initializers of one ONNX file.
 ///
@@ -210,6 +211,36 @@ impl GraphBuilder {
             data: InitializerData::Weight(weight.clone()),
             shared,
         })
+    }
+
+    /// A matrix of the checkpoint in 8 bits under the open scope: its values, `[rows, blocks, 32]`, and their scales,
+    /// `[rows, blocks]`.
+    pub(crate) fn quantized_weight(
+        &mut self,
+        name: &str,
+        weight: &Weight,
+    ) -> Result<(Value, Value), BuildError> {
+        let name = self.scope.initializer(name);
+        let Some([rows, blocks]) = quantized::shape(weight) else {
+            let problem = format!(
+                "expected rows of a multiple of {BLOCK_EXTENT}, found {:?}",
+                weight.shape
+            );
+            return Err(self.defect(&name, problem));
+        };
+        let mut half = |suffix: &str, dtype, dims, half| {
+            self.initializer(Initializer {
+                name: format!("{name}.{suffix}"),
+                dtype,
+                dims,
+                data: InitializerData::Quantized(weight.clone(), half),
+                shared: false,
+            })
+        };
+        let values = vec![rows, blocks, BLOCK_EXTENT];
+        let values = half("int8", Dtype::U8, values, Half::Values)?;
+        let scales = half("scale", Dtype::F32, vec![rows, blocks], Half::Scales)?;
+        Ok((values, scales))
     }
 
     /// A constant tensor under the open scope, from little-endian elements.

@@ -7,6 +7,8 @@ use std::borrow::Cow;
 
 use pawl_models::Weight;
 
+use crate::quantized::Half;
+
 /// Element type of a tensor in a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Dtype {
@@ -17,6 +19,8 @@ pub(crate) enum Dtype {
     I32,
     /// Of conditions within a graph; no weight and no state has it.
     Bool,
+    /// Of quantised weights.
+    U8,
 }
 
 impl From<crate::options::Dtype> for Dtype {
@@ -36,7 +40,7 @@ impl Dtype {
             Self::F32 | Self::I32 => 4,
             Self::F16 | Self::Bf16 => 2,
             Self::I64 => 8,
-            Self::Bool => 1,
+            Self::Bool | Self::U8 => 1,
         }
     }
 
@@ -44,6 +48,7 @@ impl Dtype {
     pub(crate) const fn onnx(self) -> i32 {
         match self {
             Self::F32 => 1,
+            Self::U8 => 2,
             Self::I32 => 6,
             Self::I64 => 7,
             Self::Bool => 9,
@@ -95,8 +100,20 @@ pub(crate) enum InitializerData {
     /// Tensors of the checkpoint, widened to float32, transformed, and rounded to the initializer's
     /// type. Equal weights of equal type are stored once, also across graphs.
     Weight(Weight),
+    /// Half of what such a weight becomes in 8 bits. Equal halves of equal weights are stored once.
+    Quantized(Weight, Half),
     /// Little-endian elements made by the builder.
     Values(Vec<u8>),
+}
+
+impl InitializerData {
+    /// What is read of the checkpoint.
+    pub(crate) fn weight(&self) -> Option<&Weight> {
+        match self {
+            Self::Weight(weight) | Self::Quantized(weight, _) => Some(weight),
+            Self::Values(_) => None,
+        }
+    }
 }
 
 /// A constant tensor of a graph. `dims` and `dtype` must agree with the length of the data.

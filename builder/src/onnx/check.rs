@@ -3,8 +3,11 @@
 
 use std::collections::HashSet;
 
+use pawl_models::Weight;
+
 use crate::error::BuildError;
 use crate::graph::ir::{Graph, Initializer, InitializerData};
+use crate::quantized;
 
 /// Checks names, order and sizes: every value is made once and before it is used, every node name
 /// is unique, and every initializer's data is as long as its type and dimensions say.
@@ -75,14 +78,10 @@ fn check_size(graph: &Graph, initializer: &Initializer) -> Result<(), BuildError
         .try_fold(1_u64, |product, &extent| product.checked_mul(extent))
         .ok_or_else(|| defect("too many elements:"))?;
     let fits = match &initializer.data {
-        InitializerData::Weight(weight) => {
-            let parts = weight.parts.iter().try_fold(0_u64, |sum, part| {
-                let trailing = part.shape.get(1..).unwrap_or_default();
-                let rows = part.rows.end.checked_sub(part.rows.start)?;
-                let count = trailing.iter().try_fold(rows, |n, &d| n.checked_mul(d))?;
-                sum.checked_add(count)
-            });
-            parts == Some(elements) && weight.elements() == elements
+        InitializerData::Weight(weight) => read_elements(weight) == Some(elements),
+        InitializerData::Quantized(weight, half) => {
+            let whole = quantized::shape(weight).and_then(|_| read_elements(weight));
+            whole.is_some_and(|weights| half.elements(weights) == elements)
         }
         InitializerData::Values(bytes) => {
             elements.checked_mul(initializer.dtype.size()) == Some(bytes.len() as u64)
@@ -94,11 +93,22 @@ fn check_size(graph: &Graph, initializer: &Initializer) -> Result<(), BuildError
     }
 }
 
+/// Elements of a weight, if its parts have as many as its shape says.
+fn read_elements(weight: &Weight) -> Option<u64> {
+    let parts = weight.parts.iter().try_fold(0_u64, |sum, part| {
+        let trailing = part.shape.get(1..).unwrap_or_default();
+        let rows = part.rows.end.checked_sub(part.rows.start)?;
+        let count = trailing.iter().try_fold(rows, |n, &d| n.checked_mul(d))?;
+        sum.checked_add(count)
+    });
+    parts.filter(|parts| weight.elements() == *parts)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::graph::ir::{Dim, Dtype, Node, ValueInfo};
-    use pawl_models::Weight;
+    use crate::quantized::Half;
 
     fn value(name: &str) -> ValueInfo {
         ValueInfo {
@@ -135,15 +145,30 @@ mod tests {
         }
     }
 
+    /// The weights of `graph` are the halves of a matrix of two rows of two blocks.
+    fn quantized(graph: &mut Graph) {
+        let halves = [
+            (Half::Values, Dtype::U8, vec![2, 2, 32]),
+            (Half::Scales, Dtype::F32, vec![2, 2]),
+        ];
+        for (initializer, (half, dtype, dims)) in graph.initializers.iter_mut().zip(halves) {
+            (initializer.dtype, initializer.dims) = (dtype, dims);
+            initializer.data = InitializerData::Quantized(Weight::whole("t", [2, 64]), half);
+        }
+    }
+
     #[test]
     fn a_sound_graph_passes() {
-        check(&graph()).unwrap();
+        let mut graph = graph();
+        check(&graph).unwrap();
+        quantized(&mut graph);
+        check(&graph).unwrap();
     }
 
     #[test]
     fn each_contradiction_is_named() {
         type Break = fn(&mut Graph);
-        let cases: [(Break, &str); 9] = [
+        let cases: [(Break, &str); 12] = [
             (|g| g.nodes.swap(0, 1), "second: uses y before it is made"),
             (
                 |g| g.nodes[1].name = "first".to_owned(),
@@ -176,6 +201,28 @@ mod tests {
             (
                 |g| g.initializers[1].dims = vec![u64::MAX, 2],
                 "v: too many elements",
+            ),
+            (
+                |g| {
+                    quantized(g);
+                    g.initializers[0].dims = vec![2, 2, 31];
+                },
+                "w: the data does not have the elements of [2, 2, 31]",
+            ),
+            (
+                |g| {
+                    quantized(g);
+                    g.initializers[1].dims = vec![2, 64];
+                },
+                "v: the data does not have the elements of [2, 64]",
+            ),
+            (
+                |g| {
+                    let weight = Weight::whole("t", [64, 2]);
+                    g.initializers[1].data = InitializerData::Quantized(weight, Half::Scales);
+                    g.initializers[1].dims = vec![4];
+                },
+                "v: the data does not have the elements of [4]",
             ),
         ];
         for (break_it, expected) in cases {

@@ -146,7 +146,7 @@ fn tensor(
         (Location::Inline, InitializerData::Values(bytes)) => {
             tensor.raw_data = Some(bytes.clone());
         }
-        (Location::Inline, InitializerData::Weight(_)) => {
+        (Location::Inline, InitializerData::Weight(_) | InitializerData::Quantized(..)) => {
             return Err(defect("a weight without a place in a data file"));
         }
         (

@@ -12,7 +12,7 @@ use crate::graph::ir::{Graph, InitializerData, SharedPlacement};
 use crate::interrupt::Interrupt;
 use crate::limits::COMPANION_BYTES;
 use crate::report::ReportedFile;
-use crate::source::convert::{Converter, NonFinite};
+use crate::source::convert::{Converter, Encoding, NonFinite};
 use crate::source::{Checkpoint, Companion};
 
 /// Bytes gathered before a write: weights smaller than this would each be a call.
@@ -34,7 +34,7 @@ impl<'a> Layout<'a> {
         }
         let plan = external::plan(graphs)?;
         for entry in plan.files.iter().flat_map(|file| &file.entries) {
-            if let InitializerData::Weight(weight) = entry.data {
+            if let Some(weight) = entry.data.weight() {
                 checkpoint.segments(weight)?;
             }
         }
@@ -171,7 +171,13 @@ impl<'a> Export<'a> {
                 InitializerData::Values(bytes) => output.put(bytes)?,
                 InitializerData::Weight(weight) => {
                     let sink = &mut |bytes: &[u8]| output.put(bytes);
-                    converter.convert(checkpoint, weight, entry.dtype, sink)?;
+                    let encoding = Encoding::Float(entry.dtype);
+                    converter.convert(checkpoint, weight, encoding, sink)?;
+                }
+                InitializerData::Quantized(weight, half) => {
+                    let sink = &mut |bytes: &[u8]| output.put(bytes);
+                    let encoding = Encoding::Int8(*half);
+                    converter.convert(checkpoint, weight, encoding, sink)?;
                 }
             }
         }

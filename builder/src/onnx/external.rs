@@ -1,12 +1,13 @@
 //! Where every initializer goes: small values into the protobuf, everything else into data files,
 //! page-aligned, each once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use pawl_models::{Transform, Weight};
 
 use crate::error::BuildError;
 use crate::graph::ir::{Dtype, Graph, Initializer, InitializerData, SharedPlacement};
+use crate::quantized::Half;
 
 /// What lies between initializers: up to a page, so that a reader can map each on its own.
 pub(crate) static PADDING: [u8; 4096] = [0; 4096];
@@ -55,7 +56,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) files: Vec<DataFile<'a>>,
     /// Per graph, per initializer.
     pub(crate) locations: Vec<Vec<Location>>,
-    /// Elements of all distinct weights.
+    /// Elements of all distinct weights, however often and in whatever form each is stored.
     pub(crate) parameters: u64,
 }
 
@@ -68,6 +69,7 @@ pub(crate) fn plan(graphs: &[Graph]) -> Result<Plan<'_>, BuildError> {
         parameters: 0,
     };
     let mut placed: HashMap<Key<'_>, Location> = HashMap::new();
+    let mut counted = HashSet::new();
     for graph in graphs {
         let index = plan.files.len();
         let mut own = DataFile {
@@ -84,7 +86,9 @@ pub(crate) fn plan(graphs: &[Graph]) -> Result<Plan<'_>, BuildError> {
             let location = match placed.get(&key) {
                 Some(location) => *location,
                 None => {
-                    if let InitializerData::Weight(weight) = &initializer.data {
+                    if let Some(weight) = initializer.data.weight()
+                        && counted.insert(rows(weight))
+                    {
                         plan.parameters = plan.parameters.saturating_add(weight.elements());
                     }
                     let (offset, length) = own.place(initializer).ok_or_else(|| {
@@ -172,6 +176,8 @@ enum Key<'a> {
         rows: Vec<(&'a str, u64, u64)>,
         add_one: bool,
         dtype: Dtype,
+        /// Where it is quantised: how many blocks a row has is not in the data.
+        half: Option<Half>,
     },
     Values(&'a [u8]),
 }
@@ -179,15 +185,18 @@ enum Key<'a> {
 impl<'a> Key<'a> {
     /// `None` for data that stays in the protobuf.
     fn of(initializer: &'a Initializer) -> Option<Self> {
+        let of_weight = |weight: &'a Weight, half| Self::Weight {
+            rows: rows(weight),
+            add_one: match weight.transform {
+                Transform::None => false,
+                Transform::AddOne => true,
+            },
+            dtype: initializer.dtype,
+            half,
+        };
         match &initializer.data {
-            InitializerData::Weight(weight) => Some(Self::Weight {
-                rows: rows(weight),
-                add_one: match weight.transform {
-                    Transform::None => false,
-                    Transform::AddOne => true,
-                },
-                dtype: initializer.dtype,
-            }),
+            InitializerData::Weight(weight) => Some(of_weight(weight, None)),
+            InitializerData::Quantized(weight, half) => Some(of_weight(weight, Some(*half))),
             InitializerData::Values(bytes) => {
                 (bytes.len() > MOST_INLINE || initializer.shared).then_some(Self::Values(bytes))
             }
@@ -287,7 +296,7 @@ mod tests {
         assert_eq!(plan.files[0].length, 3 * 4096 + 1032);
         assert_eq!(plan.files[0].entries.len(), 4);
         assert_eq!(plan.files[1].length, 8);
-        assert_eq!(plan.parameters, 300 + 300 + 300 + 2);
+        assert_eq!(plan.parameters, 300 + 2);
 
         let shared = plan.shared(&graphs).unwrap();
         let places: Vec<_> = shared
@@ -301,6 +310,35 @@ mod tests {
                 ("mtp.onnx", "tokens", "model.onnx.data", 0, 1200),
             ]
         );
+    }
+
+    #[test]
+    fn each_form_of_a_weight_is_stored_once_and_counted_once_in_all() {
+        let table = Weight::whole("embed", [10, 64]);
+        let half = |name: &str, half, dtype, dims: &[u64]| Initializer {
+            name: name.to_owned(),
+            dtype,
+            dims: dims.to_vec(),
+            data: InitializerData::Quantized(table.clone(), half),
+            shared: false,
+        };
+        let graphs = [graph(
+            "mtp.onnx",
+            vec![
+                weight("embed", Dtype::F32, table.clone(), false),
+                half("values", Half::Values, Dtype::U8, &[10, 2, 32]),
+                half("scales", Half::Scales, Dtype::F32, &[10, 2]),
+                half("again", Half::Values, Dtype::U8, &[10, 2, 32]),
+                half("scales again", Half::Scales, Dtype::F32, &[10, 2]),
+            ],
+        )];
+        let plan = plan(&graphs).unwrap();
+        let (values, scales) = (external(0, 4096, 640), external(0, 8192, 80));
+        assert_eq!(
+            plan.locations[0],
+            [external(0, 0, 2560), values, scales, values, scales]
+        );
+        assert_eq!(plan.parameters, 640);
     }
 
     #[test]

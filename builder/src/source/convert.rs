@@ -1,11 +1,12 @@
 //! Weights as they go into a data file: widened to float32, transformed, rounded to the target
-//! type. Everything passes through buffers of a fixed size, whatever the size of a tensor.
+//! type or quantised. Everything passes through buffers of a fixed size, whatever the size of a tensor.
 //!
 //! Rounding is to nearest, ties to even. A finite value that would become infinite is an error:
 //! a model with such a weight computes nothing but NaN. Values that are NaN or infinite in the
-//! checkpoint are kept and counted, or an error where the caller asks for that.
+//! checkpoint are kept and counted, or an error where the caller asks for that; of a quantised weight the
+//! whole block is then NaN.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use half::{bf16, f16};
 use pawl_models::{Transform, Weight};
@@ -13,6 +14,7 @@ use pawl_models::{Transform, Weight};
 use super::{Checkpoint, Segment, WeightDtype};
 use crate::error::BuildError;
 use crate::graph::ir::Dtype;
+use crate::quantized::{self, Half};
 
 /// Elements per block.
 const BLOCK: usize = 1 << 20;
@@ -26,6 +28,15 @@ pub(crate) struct NonFinite {
     pub(crate) infinite: u64,
 }
 
+/// How the elements of a weight are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    /// Each by itself, in a float type.
+    Float(Dtype),
+    /// Half of their 8-bit form.
+    Int8(Half),
+}
+
 /// Takes converted bytes in order.
 pub(crate) type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), BuildError>;
 
@@ -35,7 +46,7 @@ pub(crate) struct Converter {
     raw: Box<[u8]>,
     values: Box<[f32]>,
     encoded: Box<[u8]>,
-    non_finite: BTreeMap<String, NonFinite>,
+    found: Found,
     /// Whether NaN and infinite values end the export.
     finite_only: bool,
 }
@@ -46,14 +57,14 @@ impl Converter {
             raw: vec![0; BLOCK_BYTES].into(),
             values: vec![0.0; BLOCK].into(),
             encoded: vec![0; BLOCK_BYTES].into(),
-            non_finite: BTreeMap::new(),
+            found: Found::default(),
             finite_only,
         }
     }
 
     /// Tensors of the checkpoint with NaN or infinite values, by name.
     pub(crate) fn non_finite(&self) -> &BTreeMap<String, NonFinite> {
-        &self.non_finite
+        &self.found.non_finite
     }
 
     /// Converts a weight, block by block, into `sink`.
@@ -61,10 +72,11 @@ impl Converter {
         &mut self,
         checkpoint: &Checkpoint,
         weight: &Weight,
-        dtype: Dtype,
+        encoding: Encoding,
         sink: Sink<'_>,
     ) -> Result<(), BuildError> {
         for segment in checkpoint.segments(weight)? {
+            encoding.check(&segment)?;
             let mut first = 0;
             while first < segment.elements {
                 let count = (segment.elements - first).min(BLOCK as u64);
@@ -73,7 +85,7 @@ impl Converter {
                     first,
                     count: usize::try_from(count).unwrap_or(BLOCK),
                 };
-                self.block(checkpoint, &block, weight.transform, dtype, sink)?;
+                self.block(checkpoint, &block, weight.transform, encoding, sink)?;
                 first += count;
             }
         }
@@ -85,7 +97,7 @@ impl Converter {
         checkpoint: &Checkpoint,
         block: &Block<'_>,
         transform: Transform,
-        dtype: Dtype,
+        encoding: Encoding,
         sink: Sink<'_>,
     ) -> Result<(), BuildError> {
         let tensor = block.segment.tensor.as_str();
@@ -98,8 +110,8 @@ impl Converter {
         let values = self.values.get_mut(..block.count).ok_or_else(short)?;
         checkpoint.read(block.segment, block.first, raw)?;
         widen(source, raw, values);
-        count_non_finite(values, tensor, &mut self.non_finite);
-        if self.finite_only && self.non_finite.contains_key(tensor) {
+        self.found.count(values, block);
+        if self.finite_only && self.found.non_finite.contains_key(tensor) {
             let problem = "holds NaN or infinite values, which --refuse-nonfinite refuses";
             return Err(block.segment.problem(checkpoint, problem.to_owned()));
         }
@@ -107,12 +119,9 @@ impl Converter {
             Transform::None => {}
             Transform::AddOne => values.iter_mut().for_each(|value| *value += 1.0),
         }
-        let size = usize::try_from(dtype.size()).map_err(|_| short())?;
-        let encoded = self
-            .encoded
-            .get_mut(..block.count * size)
-            .ok_or_else(short)?;
-        match narrow(values, dtype, encoded) {
+        let bytes = encoding.bytes(block.count).ok_or_else(short)?;
+        let encoded = self.encoded.get_mut(..bytes).ok_or_else(short)?;
+        match encoding.encode(values, encoded) {
             Ok(()) => sink(encoded),
             Err(problem) => Err(block.segment.problem(checkpoint, problem)),
         }
@@ -124,6 +133,35 @@ struct Block<'a> {
     segment: &'a Segment,
     first: u64,
     count: usize,
+}
+
+impl Encoding {
+    /// Segments are read [`BLOCK`] elements at a time, which is whole blocks of a quantised weight, except for the last.
+    fn check(self, segment: &Segment) -> Result<(), BuildError> {
+        let whole = segment.elements.is_multiple_of(quantized::BLOCK_EXTENT);
+        match self {
+            Self::Int8(_) if !whole => {
+                let problem = "its rows are not whole blocks";
+                Err(BuildError::defect("conversion", &segment.tensor, problem))
+            }
+            Self::Int8(_) | Self::Float(_) => Ok(()),
+        }
+    }
+
+    fn bytes(self, elements: usize) -> Option<usize> {
+        match self {
+            Self::Float(dtype) => elements.checked_mul(usize::try_from(dtype.size()).ok()?),
+            Self::Int8(half) => Some(half.bytes(elements)),
+        }
+    }
+
+    fn encode(self, values: &[f32], encoded: &mut [u8]) -> Result<(), String> {
+        match self {
+            Self::Float(dtype) => narrow(values, dtype, encoded)?,
+            Self::Int8(half) => half.encode(values, encoded),
+        }
+        Ok(())
+    }
 }
 
 impl Segment {
@@ -157,15 +195,31 @@ fn widen(dtype: WeightDtype, raw: &[u8], values: &mut [f32]) {
     }
 }
 
-fn count_non_finite(values: &[f32], tensor: &str, found: &mut BTreeMap<String, NonFinite>) {
-    let finite = values.iter().filter(|value| value.is_finite()).count();
-    if finite == values.len() {
-        return;
+/// What was seen of values that are not finite.
+#[derive(Debug, Default)]
+struct Found {
+    non_finite: BTreeMap<String, NonFinite>,
+    /// Tensor and place of blocks that had some: a tensor that is stored in several forms is read as often, and its
+    /// values are counted once.
+    counted: BTreeSet<(String, u64)>,
+}
+
+impl Found {
+    fn count(&mut self, values: &[f32], block: &Block<'_>) {
+        let finite = values.iter().filter(|value| value.is_finite()).count();
+        if finite == values.len() {
+            return;
+        }
+        let Segment { tensor, begin, .. } = block.segment;
+        let place = begin + block.first * block.segment.dtype.size() as u64;
+        if !self.counted.insert((tensor.clone(), place)) {
+            return;
+        }
+        let nan = values.iter().filter(|value| value.is_nan()).count();
+        let counts = self.non_finite.entry(tensor.clone()).or_default();
+        counts.nan += nan as u64;
+        counts.infinite += (values.len() - finite - nan) as u64;
     }
-    let nan = values.iter().filter(|value| value.is_nan()).count();
-    let counts = found.entry(tensor.to_owned()).or_default();
-    counts.nan += nan as u64;
-    counts.infinite += (values.len() - finite - nan) as u64;
 }
 
 /// The smallest values that round to infinity: half a unit above the largest finite ones.
@@ -194,7 +248,7 @@ fn narrow(values: &[f32], dtype: Dtype, encoded: &mut [u8]) -> Result<(), String
             }
             (OVERFLOW_BF16, "bf16")
         }
-        Dtype::I64 | Dtype::I32 | Dtype::Bool => {
+        Dtype::I64 | Dtype::I32 | Dtype::Bool | Dtype::U8 => {
             return Err(format!("cannot be stored as {dtype:?}"));
         }
     };

@@ -76,6 +76,7 @@ fn external(tensor: &TensorProto, at: &str) -> Option<(String, Place)> {
 fn bytes(tensor: &TensorProto, at: &str) -> u64 {
     let size = match tensor.data_type {
         1 | 6 => 4,
+        2 => 1,
         7 => 8,
         10 | 16 => 2,
         other => panic!("{at}: type {other}"),

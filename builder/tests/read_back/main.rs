@@ -18,7 +18,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use onnx_protobuf::{Message, ModelProto};
-use pawl_builder::{BuildOptions, BuildRequest, CheckpointOption, Dtype, Spelling, Target, build};
+use pawl_builder::{
+    BuildOptions, BuildRequest, CheckpointOption, Dtype, MtpWeights, Spelling, Target, build,
+};
 use serde_json::Value;
 
 /// One checkpoint of each architecture, and each kind of position scaling.
@@ -109,6 +111,9 @@ fn variants() -> Vec<BuildOptions> {
     let mut headless = BuildOptions::default();
     headless.mtp = false;
     variants.push(headless);
+    let mut whole = BuildOptions::default();
+    whole.mtp_weights = Some(MtpWeights::Same);
+    variants.push(whole);
     variants
 }
 

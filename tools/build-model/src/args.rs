@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use pawl_builder::{
-    BuildOptions, BuildRequest, CheckpointOption, Dtype, HeadHidden, HeadOrder, Spelling, Target,
+    BuildOptions, BuildRequest, CheckpointOption, Dtype, HeadHidden, HeadOrder, MtpWeights,
+    Spelling, Target,
 };
 
 /// Builds an ONNX model folder from a Hugging Face checkpoint.
@@ -37,6 +38,10 @@ pub(crate) struct Args {
     /// The first half of that head's input: embedding-first (as in Qwen3.5) or hidden-first.
     #[arg(long, value_name = "ORDER", default_value_t)]
     mtp_order: HeadOrder,
+    /// Weights of that head: int8 (8 bits with a scale for every 32, f32 on the CPU only; the output projection is then
+    /// stored a second time, at 1.125 bytes a weight) or same (as the model's) [default: int8 on the CPU, same on CUDA].
+    #[arg(long, value_name = "FORM")]
+    mtp_weights: Option<MtpWeights>,
     /// Spelling of genai_config.json: pawl, or genai-0.18 for onnxruntime-genai (CUDA only).
     #[arg(long, value_name = "NAME", default_value_t)]
     spelling: Spelling,
@@ -64,6 +69,7 @@ impl Args {
         options.mtp = !self.no_mtp;
         options.wiring.hidden = self.mtp_hidden;
         options.wiring.order = self.mtp_order;
+        options.mtp_weights = self.mtp_weights;
         options.spelling = self.spelling;
         options.max_sequence = self.max_sequence;
         options.refuse_nonfinite = self.refuse_nonfinite;

@@ -102,10 +102,9 @@ fn text(done: &Done) -> String {
         options.dtype,
         HumanCount(report.parameters),
         options.checkpoints,
-        if options.mtp {
-            "a drafting head"
-        } else {
-            "no drafting head"
+        match options.mtp_weights {
+            Some(weights) => format!("a drafting head (weights {weights})"),
+            None => "no drafting head".to_owned(),
         },
         HumanCount(options.max_sequence),
     );

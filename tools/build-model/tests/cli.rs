@@ -70,6 +70,7 @@ fn the_shipped_checkpoint_builds_and_the_report_is_json() {
     assert_eq!(report["options"]["dtype"], "f32");
     assert_eq!(report["options"]["checkpoints"], "update:8");
     assert_eq!(report["options"]["spelling"], "pawl");
+    assert_eq!(report["options"]["mtp_weights"], "int8");
     assert_eq!(report["warnings"], serde_json::json!([]));
     let verified = report["verified"].as_array().unwrap();
     assert_eq!(
@@ -129,6 +130,12 @@ fn every_option_has_its_effect() {
         .collect();
     assert_eq!(forms, ["state", "state"]);
     assert!(output.join("mtp.onnx").exists());
+
+    let bytes = || fs::metadata(output.join("mtp.onnx.data")).unwrap().len();
+    let int8 = bytes();
+    config(&["--mtp-weights", "same", "--force"]);
+    // All but the output projection, which is shared, at 4 bytes a weight; with it at 1.125.
+    assert!(int8 < bytes() / 2, "{int8} of {}", bytes());
 }
 
 #[test]
@@ -153,6 +160,11 @@ fn combinations_that_cannot_be_built_say_why() {
         ("--checkpoints state:0", "update:W (W is 1 to 8)"),
         ("--checkpoints often", "--checkpoints"),
         ("--target tpu", "expected cpu or cuda"),
+        (
+            "--target cuda --mtp-weights int8",
+            "--mtp-weights int8 cannot be built for --target cuda --dtype f16",
+        ),
+        ("--mtp-weights int4", "expected int8 or same"),
         ("--dtype int4", "expected f32, f16 or bf16"),
         ("--spelling genai", "expected pawl or genai-0.18"),
         ("--max-sequence 0", "--max-sequence 0"),

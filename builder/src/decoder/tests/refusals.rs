@@ -113,13 +113,13 @@ fn lengths_are_limited_by_the_model_and_said_when_capped() {
     let mut options = BuildOptions::default();
     let limit = |options: &BuildOptions| Plan::new(&model, options).map(|p| p.sequence_limit);
     assert_eq!(limit(&options).unwrap(), 1 << 20);
-    assert_eq!(warnings(&model, &options).unwrap(), [""; 0]);
+    assert_eq!(warnings(&model, &options, &[]).unwrap(), [""; 0]);
     options.target = Target::Cuda;
     assert_eq!(limit(&options).unwrap(), 262_144);
-    assert!(warnings(&model, &options).unwrap()[0].contains("--max-sequence"));
+    assert!(warnings(&model, &options, &[]).unwrap()[0].contains("--max-sequence"));
     options.max_sequence = Some(300_000);
     assert_eq!(limit(&options).unwrap(), 300_000);
-    assert_eq!(warnings(&model, &options).unwrap(), [""; 0]);
+    assert_eq!(warnings(&model, &options, &[]).unwrap(), [""; 0]);
     options.max_sequence = Some((1 << 20) + 1);
     let error = limit(&options).unwrap_err().to_string();
     assert!(error.contains("--max-sequence 1048577"), "{error}");
@@ -129,7 +129,7 @@ fn lengths_are_limited_by_the_model_and_said_when_capped() {
         max_sequence: Some(9),
         ..BuildOptions::default()
     };
-    assert!(warnings(&model, &options).unwrap()[0].contains("head is left out"));
+    assert!(warnings(&model, &options, &[]).unwrap()[0].contains("head is left out"));
     options.mtp = false;
-    assert_eq!(warnings(&model, &options).unwrap(), [""; 0]);
+    assert_eq!(warnings(&model, &options, &[]).unwrap(), [""; 0]);
 }

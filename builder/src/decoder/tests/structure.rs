@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use genai_config_schema::CheckpointForm;
-use pawl_models::{Mixer, ModelDescription};
+use pawl_models::{Mixer, ModelDescription, Weight};
 use proptest::prelude::*;
 
 use super::{inputs, nodes, outputs};
 use crate::checkpoints::Checkpoints;
 use crate::contract::names::expand;
-use crate::decoder::emit;
+use crate::decoder::{self, emit};
 use crate::graph::ir::{Dim, Dtype, Graph, InitializerData, Node, ValueInfo};
+use crate::mtp_weights::MtpWeights;
 use crate::options::{BuildOptions, CheckpointOption, Spelling, Target};
 use crate::testing::{models, options};
 
@@ -39,6 +40,9 @@ fn assert_sound(graph: &Graph) {
                 assert_eq!(bytes.len() as u64, count * initializer.dtype.size());
             }
             InitializerData::Weight(weight) => assert_eq!(weight.elements(), count),
+            InitializerData::Quantized(weight, half) => {
+                assert_eq!(half.elements(weight.elements()), count);
+            }
         }
     }
     let mut names = BTreeSet::new();
@@ -171,8 +175,8 @@ fn assert_states(graph: &Graph, model: &ModelDescription, options: &BuildOptions
     assert_eq!(found, expected_outputs);
 }
 
-/// The head holds the model's embedding and output projection under the same names.
-fn assert_shared(model: &Graph, head: &Graph, tied: bool) {
+/// The head holds the model's embedding and output projection under the same names, but for a projection in 8 bits.
+fn assert_shared(model: &Graph, head: &Graph, own_projection: bool) {
     let shared = |graph: &Graph| -> BTreeMap<String, String> {
         let shared = graph.initializers.iter().filter(|init| init.shared);
         shared
@@ -181,10 +185,68 @@ fn assert_shared(model: &Graph, head: &Graph, tied: bool) {
     };
     assert_eq!(shared(model), shared(head));
     let names: Vec<String> = shared(head).into_keys().collect();
-    match tied {
+    match own_projection {
         true => assert_eq!(names, ["embed_tokens"]),
         false => assert_eq!(names, ["embed_tokens", "lm_head"]),
     }
+}
+
+/// The weights of the head's projections, in the order of its nodes.
+fn projections(model: &ModelDescription) -> Vec<Vec<u64>> {
+    let head = model.mtp.as_ref().unwrap();
+    let Mixer::Attention(attention) = &head.layer.mixer else {
+        panic!("a head attends");
+    };
+    let mlp = &head.layer.mlp;
+    let gate = attention.gate.as_ref();
+    let input = [&attention.query, &attention.key, &attention.value];
+    let stacked = |weights: &[&Weight]| Weight::concat(weights).unwrap().shape;
+    vec![
+        head.fc.shape.clone(),
+        stacked(&input.into_iter().chain(gate).collect::<Vec<_>>()),
+        attention.output.shape.clone(),
+        stacked(&[&mlp.gate, &mlp.up]),
+        mlp.down.shape.clone(),
+        model
+            .output
+            .as_ref()
+            .unwrap_or(&model.embedding)
+            .shape
+            .clone(),
+    ]
+}
+
+/// Every projection of the head is in 8 bits where that was chosen and its width allows it.
+fn assert_projections(head: &Graph, model: &ModelDescription, int8: bool) -> usize {
+    let kinds = ["Gemm", "MatMulNBits"];
+    let nodes = head.nodes.iter();
+    let nodes: Vec<&Node> = nodes.filter(|node| kinds.contains(&node.op_type)).collect();
+    let shapes = projections(model);
+    assert_eq!(nodes.len(), shapes.len());
+    let mut quantized = 0;
+    for (node, shape) in nodes.into_iter().zip(shapes) {
+        let &[rows, width] = shape.as_slice() else {
+            panic!("{shape:?}");
+        };
+        let dims = |input: usize| {
+            let mut all = head.initializers.iter();
+            let found = all.find(|init| init.name == node.inputs[input]).unwrap();
+            (found.dtype, found.dims.clone())
+        };
+        if int8 && width % 32 == 0 {
+            quantized += 1;
+            assert_eq!(
+                (node.domain, node.op_type),
+                ("com.microsoft", "MatMulNBits")
+            );
+            assert_eq!(dims(1), (Dtype::U8, vec![rows, width / 32, 32]));
+            assert_eq!(dims(2), (Dtype::F32, vec![rows, width / 32]));
+        } else {
+            assert_eq!(node.op_type, "Gemm");
+            assert_eq!(dims(1).1, shape);
+        }
+    }
+    quantized
 }
 
 /// A node without what checkpoints add to it.
@@ -210,11 +272,33 @@ proptest! {
         prop_assert_eq!(graphs.len(), 1 + usize::from(headed));
         prop_assert_eq!(outputs(&graphs[0]).contains_key("hidden_states"), headed);
         if let [decoder, head] = graphs.as_slice() {
-            assert_shared(decoder, head, model.output.is_none());
+            let int8 = options.effective_mtp_weights() == MtpWeights::Int8;
+            let quantized = assert_projections(head, &model, int8);
+            let own = int8 && model.hidden_size % 32 == 0;
+            assert_shared(decoder, head, own || model.output.is_none());
+            let warned = decoder::warnings(&model, &options, &graphs).unwrap();
+            let warned = warned.iter().any(|warning| warning.contains("multiples of 32"));
+            prop_assert_eq!(warned, int8 && quantized < 6);
             let names: Vec<&str> = outputs(head).into_keys().collect();
             prop_assert_eq!(names, ["hidden_states_out", "logits", "present.0.key", "present.0.value"]);
-            prop_assert_eq!(head.nodes.iter().filter(|node| !node.domain.is_empty()).count(), 1);
+            let others = head.nodes.iter().filter(|node| !node.domain.is_empty()).count();
+            prop_assert_eq!(others, 1 + quantized);
         }
+    }
+
+    #[test]
+    fn the_weights_of_a_head_are_its_own_affair((model, options) in (models(), options())) {
+        let with = |weights| {
+            let options = BuildOptions { mtp_weights: weights, ..options.clone() };
+            emit(&model, &options).unwrap().remove(0)
+        };
+        let (default, same) = (with(None), with(Some(MtpWeights::Same)));
+        let mut unshared = default.initializers.clone();
+        for (own, same) in unshared.iter_mut().zip(&same.initializers) {
+            own.shared = same.shared;
+        }
+        prop_assert_eq!(format!("{unshared:?}"), format!("{:?}", same.initializers));
+        prop_assert_eq!(default.nodes, same.nodes);
     }
 
     #[test]

@@ -123,12 +123,12 @@ proptest! {
         let dtype = [Dtype::F32, Dtype::F16, Dtype::Bf16][target];
         let mut bytes = Vec::new();
         let mut sink = |block: &[u8]| { bytes.extend_from_slice(block); Ok(()) };
-        Converter::new(false).convert(&checkpoint, &weight, dtype, &mut sink).unwrap();
+        Converter::new(false).convert(&checkpoint, &weight, Encoding::Float(dtype), &mut sink).unwrap();
         let one = f32::from(u8::from(add_one));
         let naive: Vec<u8> = expected.iter().flat_map(|value| match dtype {
             Dtype::F16 => f16::from_f32(value + one).to_le_bytes().to_vec(),
             Dtype::Bf16 => bf16::from_f32(value + one).to_le_bytes().to_vec(),
-            Dtype::F32 | Dtype::I64 | Dtype::I32 | Dtype::Bool => (value + one).to_le_bytes().to_vec(),
+            Dtype::F32 | Dtype::I64 | Dtype::I32 | Dtype::Bool | Dtype::U8 => (value + one).to_le_bytes().to_vec(),
         }).collect();
         prop_assert_eq!(bytes, naive);
     }
@@ -178,7 +178,7 @@ fn one_is_added_in_float32() {
         Ok(())
     };
     Converter::new(false)
-        .convert(&checkpoint, &weight, Dtype::F32, &mut sink)
+        .convert(&checkpoint, &weight, Encoding::Float(Dtype::F32), &mut sink)
         .unwrap();
     assert_eq!(sum, (stored.to_f32() + 1.0).to_le_bytes());
     assert!(f32::from_le_bytes(sum.try_into().unwrap()) > 1.004);
@@ -214,7 +214,7 @@ fn values_that_are_not_finite_are_kept_and_counted() {
             .convert(
                 &checkpoint,
                 &Weight::whole(name, rows),
-                Dtype::F32,
+                Encoding::Float(Dtype::F32),
                 &mut sink,
             )
             .unwrap();
@@ -245,7 +245,12 @@ fn values_that_are_not_finite_are_kept_and_counted() {
         ..Weight::whole("bad", [1])
     };
     let message = converter
-        .convert(&checkpoint, &weight, Dtype::F16, &mut |_| Ok(()))
+        .convert(
+            &checkpoint,
+            &weight,
+            Encoding::Float(Dtype::F16),
+            &mut |_| Ok(()),
+        )
         .unwrap_err();
     assert!(
         message
@@ -304,11 +309,103 @@ fn a_large_tensor_goes_through_the_same_buffers() {
         .convert(
             &checkpoint,
             &Weight::whole("w", [elements]),
-            Dtype::F32,
+            Encoding::Float(Dtype::F32),
             &mut sink,
         )
         .unwrap();
     assert_eq!((blocks, reached as u64), (17, elements));
     assert_eq!(buffers(&converter), before);
     assert_eq!(before.1 + before.3 * 4 + before.5, 12 << 20);
+}
+
+/// Both halves of a weight in 8 bits, with the warnings that the whole weight leaves too.
+fn quantized(checkpoint: &Checkpoint, weight: &Weight) -> (Vec<u8>, Vec<f32>, NonFinite) {
+    let mut converter = Converter::new(false);
+    let mut encoded = |encoding| {
+        let mut bytes = Vec::new();
+        let mut sink = |block: &[u8]| {
+            bytes.extend_from_slice(block);
+            Ok(())
+        };
+        converter
+            .convert(checkpoint, weight, encoding, &mut sink)
+            .unwrap();
+        bytes
+    };
+    encoded(Encoding::Float(Dtype::F32));
+    let values = encoded(Encoding::Int8(Half::Values));
+    let scales = encoded(Encoding::Int8(Half::Scales));
+    let scales = scales.as_chunks::<4>().0.iter();
+    let scales = scales.map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let found = converter.non_finite().get("w").copied();
+    (values, scales, found.unwrap_or_default())
+}
+
+/// Rows of two tensors, across the edge of a buffer: block by block as one that holds all of it would make them.
+#[test]
+fn blocks_of_a_row_are_quantized_wherever_the_buffers_end() {
+    let rows = (BLOCK / 96 + 3) as u64;
+    let folder = tempfile::tempdir().unwrap();
+    let element = |index: u64| ((index.wrapping_mul(2_654_435_761) >> 8) % 2001) as f32 - 1000.0;
+    let stored: Vec<f32> = (0..rows * 96).map(element).collect();
+    let bytes = f32_bytes(&stored);
+    let tensors = [
+        ("w", "F32", vec![rows, 96], &*bytes),
+        ("v", "F32", vec![2, 96], &bytes[..768]),
+    ];
+    let checkpoint = checkpoint(folder.path(), &tensors);
+    let weight = Weight::whole("w", [rows, 96]);
+    let weight = Weight::concat(&[&weight, &Weight::whole("v", [2, 96])]).unwrap();
+    let (values, scales, _) = quantized(&checkpoint, &weight);
+    let all = stored.iter().chain(&stored[..192]).copied();
+    let all: Vec<f32> = all.collect();
+    assert_eq!((values.len(), scales.len()), (all.len(), all.len() / 32));
+    for (block, (values, scale)) in all.chunks(32).zip(values.chunks(32).zip(&scales)) {
+        let largest = block.iter().fold(0.0_f32, |most, w| most.max(w.abs()));
+        assert_eq!(*scale, largest / 127.0);
+        for (weight, value) in block.iter().zip(values) {
+            assert!((weight - (f32::from(*value) - 128.0) * scale).abs() <= scale * 0.5001);
+        }
+    }
+}
+
+#[test]
+fn a_quantized_block_with_a_value_that_is_not_finite_is_nan_and_counted_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut stored = [1.0_f32; 128];
+    (stored[5], stored[70], stored[71]) = (f32::NAN, f32::INFINITY, f32::NEG_INFINITY);
+    let bytes = f32_bytes(&stored);
+    let checkpoint = checkpoint(folder.path(), &[("w", "F32", vec![2, 64], &bytes)]);
+    let weight = Weight::whole("w", [2, 64]);
+    let (values, scales, found) = quantized(&checkpoint, &weight);
+    let nan: Vec<bool> = scales.iter().map(|scale| scale.is_nan()).collect();
+    assert_eq!(nan, [true, false, true, false]);
+    assert!(values[..32].iter().all(|value| *value == 128));
+    assert!(values[32..64].iter().all(|value| *value == 255));
+    let expected = NonFinite {
+        nan: 1,
+        infinite: 2,
+    };
+    assert_eq!(found, expected);
+
+    let encoding = Encoding::Int8(Half::Scales);
+    let refused = Converter::new(true).convert(&checkpoint, &weight, encoding, &mut |_| Ok(()));
+    let message = refused.unwrap_err().to_string();
+    assert!(message.contains("--refuse-nonfinite"), "{message}");
+}
+
+#[test]
+fn a_part_that_is_not_whole_blocks_is_a_defect() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = f32_bytes(&[1.0; 96]);
+    let checkpoint = checkpoint(folder.path(), &[("w", "F32", vec![96], &bytes)]);
+    let weight = Weight {
+        parts: vec![part("w", 96, 0..33), part("w", 96, 33..64)],
+        ..Weight::whole("w", [2, 32])
+    };
+    let encoding = Encoding::Int8(Half::Values);
+    let mut converter = Converter::new(false);
+    let error = converter.convert(&checkpoint, &weight, encoding, &mut |_| Ok(()));
+    let message = error.unwrap_err().to_string();
+    assert!(message.contains("not whole blocks"), "{message}");
 }
