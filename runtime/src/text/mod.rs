@@ -7,6 +7,7 @@ mod jinja;
 mod kept;
 mod python_json;
 mod stop;
+mod template_format;
 mod template_screen;
 #[cfg(test)]
 mod template_tests;
