@@ -75,7 +75,10 @@ fn work() -> Vec<Case> {
 fn growth() -> Vec<Case> {
     let double = "{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}";
     let said: &[&str] = &["chat template"];
-    let fields: &[&str] = &["chat template", "the text could have more than 67108864 bytes"];
+    let fields: &[&str] = &[
+        "chat template",
+        "the text could have more than 67108864 bytes",
+    ];
     vec![
         template(
             "a text that doubles",

@@ -140,7 +140,10 @@ fn pipelines() -> Vec<Case> {
         changed(
             "a template of the text 200,000 times",
             "/post_processor",
-            template(json!(vec![json!({"Sequence": {"id": "A", "type_id": 0}}); 200_000])),
+            template(json!(vec![
+                json!({"Sequence": {"id": "A", "type_id": 0}});
+                200_000
+            ])),
             &section("post_processor", "times longer"),
         ),
         changed(
@@ -165,7 +168,11 @@ fn pipelines() -> Vec<Case> {
         changed(
             "letters taken apart three times",
             "/normalizer",
-            sequence(vec![json!({"type": "NFKD"}), json!({"type": "NFKC"}), json!({"type": "NFKD"})]),
+            sequence(vec![
+                json!({"type": "NFKD"}),
+                json!({"type": "NFKC"}),
+                json!({"type": "NFKD"}),
+            ]),
             &section("normalizer", "times longer"),
         ),
         changed(

@@ -92,8 +92,9 @@ fn strftime_now(format: String) -> Result<String, Error> {
     // A directive of five letters can ask for 255 columns.
     if format.len() > TEMPLATE_DATE_BYTES {
         let bytes = format.len();
-        let message =
-            format!("strftime_now: a format of {bytes} bytes, at most {TEMPLATE_DATE_BYTES} are taken");
+        let message = format!(
+            "strftime_now: a format of {bytes} bytes, at most {TEMPLATE_DATE_BYTES} are taken"
+        );
         return Err(Error::new(ErrorKind::InvalidOperation, message));
     }
     let now = jiff::ZonedDateTime::now();

@@ -13,6 +13,8 @@ mod template_screen;
 mod template_tests;
 mod tokenizer;
 mod tokenizer_screen;
+#[cfg(test)]
+mod tokenizer_screen_tests;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -24,18 +24,18 @@ pub(super) fn filter(
     args: Rest<ValueOrKwargs>,
 ) -> Result<Value, Error> {
     if let Some(text) = text.as_str() {
-        let values: Vec<Value> = args.iter().cloned().map(ValueOrKwargs::into_value).collect();
+        let values: Vec<Value> = args
+            .iter()
+            .cloned()
+            .map(ValueOrKwargs::into_value)
+            .collect();
         refuse_long(state, percents(text), text, &values)?;
     }
     minijinja::filters::format(state, text, args)
 }
 
 /// Looks at what Python's `text.format(args)` would make.
-pub(super) fn check_method(
-    state: &State<'_, '_>,
-    text: &str,
-    args: &[Value],
-) -> Result<(), Error> {
+pub(super) fn check_method(state: &State<'_, '_>, text: &str, args: &[Value]) -> Result<(), Error> {
     refuse_long(state, braces(text), text, args)
 }
 
@@ -193,7 +193,10 @@ mod tests {
             ("{0[}]:80}", asked(1, 80, 80)),
             ("{0[{]:80}", asked(1, 80, 80)),
             ("{0[a:5}].b:\u{e9}^80}", asked(1, 80, 80)),
-            ("{:99999999999999999999999}", asked(1, usize::MAX, usize::MAX)),
+            (
+                "{:99999999999999999999999}",
+                asked(1, usize::MAX, usize::MAX),
+            ),
         ] {
             assert_eq!(braces(text), found, "{text}");
         }

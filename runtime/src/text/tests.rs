@@ -188,7 +188,7 @@ fn tokens_without_text_are_not_decoded_again_for_ever() {
     for id in ids {
         stream.push(id, &mut text).unwrap();
     }
-    assert_eq!(text, "a b a".replace("b ", "b"));
+    assert_eq!(text, "ab a");
     let most = counting.1.load(std::sync::atomic::Ordering::Relaxed);
     assert!(most < 100, "{most} tokens at once");
 }
@@ -205,9 +205,15 @@ fn a_text_that_could_become_too_long_is_refused() {
     let words = "it has 26000 bytes, and the steps of tokenizer.json can make it 1000 times longer";
     assert!(refused.to_string().contains(words), "{refused}");
     // 400 of the long token are too many, as many of a short one are not.
-    assert_eq!(tokenizer.decode(&[0; 400], false).unwrap().len(), 400 * 16 + 399);
+    assert_eq!(
+        tokenizer.decode(&[0; 400], false).unwrap().len(),
+        400 * 16
+    );
     let refused = tokenizer.decode(&[2; 400], false).unwrap_err();
-    assert!(refused.to_string().contains("it has 1600000 bytes"), "{refused}");
+    assert!(
+        refused.to_string().contains("it has 1600000 bytes"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -215,7 +221,10 @@ fn a_token_longer_than_any_is_refused() {
     let file = json!({"version": "1.0", "added_tokens": [],
         "model": {"type": "WordLevel", "vocab": {"a": 0, "x".repeat(4097): 1}, "unk_token": "a"}});
     let refused = HfTokenizer::from_bytes(file.to_string().as_bytes()).unwrap_err();
-    assert!(refused.to_string().contains("a token of 4097 bytes"), "{refused}");
+    assert!(
+        refused.to_string().contains("a token of 4097 bytes"),
+        "{refused}"
+    );
 }
 
 #[test]

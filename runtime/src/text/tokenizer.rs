@@ -293,8 +293,8 @@ fn longest_word(tokenizer: &tokenizers::Tokenizer) -> Result<usize, String> {
     let longest = words.keys().max_by_key(|word| word.len());
     match longest.map_or(0, String::len) {
         bytes if bytes > TOKENIZER_WORD => Err(format!(
-            "a token of {bytes} bytes, at most {TOKENIZER_WORD} are taken: {:.40?}...",
-            longest.map_or("", String::as_str)
+            "a token of {bytes} bytes, at most {TOKENIZER_WORD} are taken: it begins with {:?}",
+            longest.map_or("", String::as_str).chars().take(40).collect::<String>()
         )),
         bytes => Ok(bytes),
     }

@@ -55,7 +55,9 @@ pub(super) fn screen(bytes: &[u8]) -> Result<Growth, String> {
     let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
     let pipeline: Pipeline = serde_json::from_str(text).map_err(|error| error.to_string())?;
     if let Some(words) = &pipeline.model {
-        words.check().map_err(|problem| format!("model: {problem}"))?;
+        words
+            .check()
+            .map_err(|problem| format!("model: {problem}"))?;
     }
     let mut encoded = 1;
     for (section, steps) in [
@@ -217,8 +219,10 @@ impl Seen<'_> {
         let kind = step.get("type").and_then(Value::as_str);
         let Some(kind) = kind.filter(|kind| self.section.types.contains(kind)) else {
             let expected = self.section.types.join(", ");
-            let found = kind.map_or("none".to_owned(), |kind| format!("{kind:.80?}"));
-            return Err(format!("a step of type {found}, expected one of {expected}"));
+            let found = kind.map_or("none".to_owned(), short);
+            return Err(format!(
+                "a step of type {found}, expected one of {expected}"
+            ));
         };
         self.pattern(step)?;
         self.template(step)?;
@@ -266,10 +270,13 @@ impl Seen<'_> {
             }
             let special = piece.get("SpecialToken").and_then(|piece| piece.get("id"));
             let special = special.and_then(Value::as_str);
-            let special = special.ok_or("single: a piece that is no Sequence and no SpecialToken")?;
+            let special =
+                special.ok_or("single: a piece that is no Sequence and no SpecialToken")?;
             self.added = self.added.saturating_add(added(step, special)?);
             if self.added > TOKENIZER_ADDED {
-                return Err(format!("it adds more than {TOKENIZER_ADDED} tokens to a text"));
+                return Err(format!(
+                    "it adds more than {TOKENIZER_ADDED} tokens to a text"
+                ));
             }
         }
         self.grow(texts.max(1))
@@ -282,10 +289,16 @@ fn added(template: &Map<String, Value>, special: &str) -> Result<usize, String> 
         .get("special_tokens")
         .and_then(|tokens| tokens.get(special))
         .filter(|token| token.is_object())
-        .ok_or_else(|| format!("special_tokens: {special:.80?} is not among them"))?;
+        .ok_or_else(|| format!("special_tokens: {} is not among them", short(special)))?;
     let list = |key: &str| token.get(key).and_then(Value::as_array);
-    let texts = list("tokens").into_iter().flatten().filter_map(Value::as_str);
-    if let Some(long) = texts.map(str::len).find(|long| *long > TOKENIZER_REPLACEMENT) {
+    let texts = list("tokens")
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
+    if let Some(long) = texts
+        .map(str::len)
+        .find(|long| *long > TOKENIZER_REPLACEMENT)
+    {
         return Err(format!(
             "special_tokens: a text of {long} bytes, at most {TOKENIZER_REPLACEMENT} are taken"
         ));
@@ -307,6 +320,7 @@ fn growth(section: &Section, kind: &str, step: &Map<String, Value>) -> Result<u6
         "Lowercase" => 2,
         "BPEDecoder" | "CTC" | "WordPiece" => 3,
         // A byte becomes a letter of two, or one that stands for what is no character.
+        "ByteLevel" if section.is(&POST_PROCESSOR) => 1,
         "ByteLevel" => match step.get("add_prefix_space") {
             Some(Value::Bool(true)) => 3,
             None if section.is(&PRE_TOKENIZER) => 3,
@@ -315,15 +329,20 @@ fn growth(section: &Section, kind: &str, step: &Map<String, Value>) -> Result<u6
         _ => 1,
     };
     let mut all = vec![by_kind];
-    if step.contains_key("content") {
+    if step.contains_key("content") && step.contains_key("pattern") {
         all.push(replacement(step));
     }
     if let Some(table) = text("precompiled_charsmap") {
         all.push(precompiled(table)?);
     }
     // Decoders take these away.
-    if !section.is(&DECODER) {
-        all.extend([text("prepend"), text("replacement")].into_iter().flatten().map(longer_by));
+    if section.is(&NORMALIZER) || section.is(&PRE_TOKENIZER) {
+        all.extend(
+            [text("prepend"), text("replacement")]
+                .into_iter()
+                .flatten()
+                .map(longer_by),
+        );
         if step.get("add_prefix_space") == Some(&Value::Bool(true)) {
             all.push(3);
         }
@@ -331,9 +350,17 @@ fn growth(section: &Section, kind: &str, step: &Map<String, Value>) -> Result<u6
     Ok(all.into_iter().max().unwrap_or(1))
 }
 
+/// The start of a name from the file, for a message.
+fn short(name: &str) -> String {
+    let start: String = name.chars().take(80).collect();
+    format!("{start:?}")
+}
+
 /// How many times longer a text becomes by another one before it.
 fn longer_by(text: &str) -> u64 {
-    u64::try_from(text.len()).unwrap_or(u64::MAX).saturating_add(1)
+    u64::try_from(text.len())
+        .unwrap_or(u64::MAX)
+        .saturating_add(1)
 }
 
 /// How many times longer a replacement makes a text.
@@ -393,161 +420,4 @@ fn check_pattern(pattern: &str) -> Result<(), String> {
         ));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn refusal(file: &Value) -> Option<String> {
-        screen(file.to_string().as_bytes()).err()
-    }
-
-    fn double() -> Value {
-        json!({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"})
-    }
-
-    #[test]
-    fn usual_pipelines_pass() {
-        let spaces = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
-        let split = json!({"type": "Split", "pattern": {"Regex": r"\p{N}{1,3}| ?\p{L}+"},
-            "behavior": "Isolated", "invert": false});
-        let bytes = json!({"type": "ByteLevel", "add_prefix_space": false});
-        let template = json!({"type": "TemplateProcessing",
-            "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
-            "pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}});
-        let back = json!({"type": "Sequence", "decoders": [
-            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"},
-            {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]});
-        for (file, encoded, decoded) in [
-            (json!({"normalizer": {"type": "Sequence", "normalizers":
-                [{"type": "Prepend", "prepend": "▁"}, spaces]}, "model": {"vocab": {}, "unk_token": "<unk>"},
-                "decoder": back, "post_processor": template}), 12, 1),
-            (json!({"normalizer": {"type": "NFC"}, "decoder": bytes, "post_processor": bytes,
-                "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, bytes]}}), 12, 2),
-            (json!({"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFKD"},
-                {"type": "StripAccents"}, {"type": "Lowercase"}, table(33)]},
-                "pre_tokenizer": null}), 726, 1),
-            (json!({"normalizer": null}), 1, 1),
-        ] {
-            let growth = Growth { encoded, decoded };
-            assert_eq!(screen(file.to_string().as_bytes()), Ok(growth), "{file}");
-        }
-    }
-
-    fn table(text: usize) -> Value {
-        let table = [vec![0; 4], vec![b'a'; text], vec![0]].concat();
-        json!({"type": "Precompiled", "precompiled_charsmap": BASE64_STANDARD.encode(table)})
-    }
-
-    fn chain(step: Value, count: usize) -> Value {
-        json!({"type": "Sequence", "normalizers": vec![step; count]})
-    }
-
-    #[test]
-    fn what_would_take_the_memory_of_the_machine_is_refused() {
-        let bytes = json!({"type": "ByteLevel"});
-        let regex = |pattern: String| json!({"type": "Split", "pattern": {"Regex": pattern}});
-        let prepend = json!({"type": "Prepend", "prepend": "a".repeat(2000)});
-        let decoders = json!({"type": "Sequence", "decoders": vec![double(); 5]});
-        let by_pattern = json!({"type": "Replace", "pattern": {"Regex": "a"}, "content": ""});
-        for (section, step, words) in [
-            ("normalizer", chain(double(), 11), "times longer"),
-            ("normalizer", chain(bytes, 20), "times longer"),
-            ("normalizer", chain(json!({"type": "NFKC"}), 3), "times longer"),
-            ("normalizer", prepend, "times longer"),
-            ("decoder", decoders, "times longer"),
-            ("decoder", by_pattern, "regular expression"),
-            ("normalizer", chain(json!({"type": "Nmt"}), 65), "steps"),
-            ("normalizer", table(100_000), "100000 bytes"),
-            ("pre_tokenizer", regex("a{1000}{1000}".to_owned()), "1000000"),
-            ("pre_tokenizer", regex("a".repeat(20_000)), "20000 bytes"),
-            ("model", json!({"unk_token": "a".repeat(257)}), "unk_token: a text of 257 bytes"),
-        ] {
-            let message = refusal(&json!({section: step})).unwrap_or_default();
-            assert!(
-                message.starts_with(section) && message.contains(words),
-                "{words}: {message}"
-            );
-        }
-        assert_eq!(refusal(&json!({"normalizer": chain(double(), 10)})), None);
-        assert_eq!(refusal(&json!({"normalizer": table(30)})), None);
-    }
-
-    /// The tokenizer's code takes such steps by their keys.
-    #[test]
-    fn steps_whose_type_is_not_known_are_refused() {
-        let untyped = json!({"pattern": {"String": "a"}, "content": "aa"});
-        let typed = |kind: &str| {
-            let mut step = untyped.clone();
-            step["type"] = json!(kind);
-            step
-        };
-        for (section, step) in [
-            ("normalizer", untyped.clone()),
-            ("normalizer", typed("replace")),
-            ("normalizer", typed("Bert")),
-            ("normalizer", chain(untyped.clone(), 2)),
-            ("normalizer", json!({"normalizers": [double()]})),
-            ("decoder", untyped.clone()),
-            ("decoder", json!({"decoders": [double()]})),
-            ("pre_tokenizer", json!({"type": "Replace"})),
-            ("post_processor", json!({"single": []})),
-        ] {
-            let message = refusal(&json!({section: step})).unwrap_or_default();
-            assert!(
-                message.starts_with(section) && message.contains("a step of type "),
-                "{step}: {message}"
-            );
-        }
-        for step in [json!(["Replace"]), json!("NFC"), chain(json!(7), 1)] {
-            let message = refusal(&json!({"normalizer": step})).unwrap_or_default();
-            assert!(message.contains("expected an object"), "{step}: {message}");
-        }
-    }
-
-    /// These types are not known to the tokenizer's code as such: it goes by the keys.
-    #[test]
-    fn what_a_step_is_called_hides_nothing() {
-        let replace = |kind: &str| {
-            let mut step = double();
-            step["type"] = json!(kind);
-            step
-        };
-        let growth = |section: &str, step: Value| {
-            let file = json!({section: step}).to_string();
-            screen(file.as_bytes()).map(|growth| growth.encoded.max(growth.decoded))
-        };
-        assert_eq!(growth("normalizer", replace("Nmt")), Ok(2));
-        let inside = json!({"type": "BertNormalizer", "normalizers": [double(), double()]});
-        assert_eq!(growth("normalizer", inside), Ok(24));
-        let spaces = json!({"type": "CharDelimiterSplit", "replacement": "▁"});
-        assert_eq!(growth("pre_tokenizer", spaces), Ok(4));
-    }
-
-    #[test]
-    fn templates_multiply_and_add() {
-        let text = json!({"Sequence": {"id": "A", "type_id": 0}});
-        let token = json!({"SpecialToken": {"id": "x", "type_id": 0}});
-        let template = |kind: &str, pieces: Vec<Value>, ids: usize| {
-            json!({"post_processor": {"type": kind, "single": pieces, "pair": [],
-                "special_tokens": {"x": {"id": "x", "ids": vec![1; ids], "tokens": []}}}})
-        };
-        let grown = |file: Value| screen(file.to_string().as_bytes()).map(|growth| growth.encoded);
-        const KIND: &str = "TemplateProcessing";
-        assert_eq!(grown(template(KIND, vec![text.clone(); 3], 1)), Ok(3));
-        assert_eq!(grown(template(KIND, vec![token.clone(), text.clone()], 9)), Ok(1));
-        for (file, words) in [
-            (template(KIND, vec![text.clone(); 2000], 1), "times longer"),
-            (template("ByteLevel", vec![text; 2000], 1), "times longer"),
-            (template(KIND, vec![token.clone(); 2], 600), "more than 1024 tokens"),
-            (template(KIND, vec![token; 1025], 0), "more than 1024 tokens"),
-            (template(KIND, vec![json!({"SpecialToken": {"id": "y"}})], 1), "\"y\" is not among them"),
-            (template(KIND, vec![json!({"SpecialToken": ["x", 0]})], 1), "no SpecialToken"),
-        ] {
-            let message = grown(file).unwrap_err();
-            assert!(message.starts_with("post_processor: ") && message.contains(words), "{message}");
-        }
-    }
 }

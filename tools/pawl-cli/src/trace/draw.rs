@@ -142,16 +142,19 @@ fn visible(text: &str, id: u32) -> String {
     if text.is_empty() {
         return format!("#{id}");
     }
-    let letters = text.chars().take(TRACE_LETTERS).flat_map(|letter| match letter {
-        '\n' => vec!['⏎', '\n'],
-        '\t' => vec!['⇥', '\t'],
-        // What would change the order or the place of other letters.
-        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-            vec!['\u{fffd}']
-        }
-        letter if letter.is_control() => vec!['\u{fffd}'],
-        letter => vec![letter],
-    });
+    let letters = text
+        .chars()
+        .take(TRACE_LETTERS)
+        .flat_map(|letter| match letter {
+            '\n' => vec!['⏎', '\n'],
+            '\t' => vec!['⇥', '\t'],
+            // What would change the order or the place of other letters.
+            '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                vec!['\u{fffd}']
+            }
+            letter if letter.is_control() => vec!['\u{fffd}'],
+            letter => vec![letter],
+        });
     letters.collect()
 }
 
@@ -300,7 +303,12 @@ mod tests {
         trace.steps[0].rows = rows.chain([chain]).collect();
         let texts = texts(&trace);
         assert_eq!(texts.len(), 60_000);
-        let rejected = |text: &Text| text.parts.iter().filter(|part| part.kind == "rejected").count();
+        let rejected = |text: &Text| {
+            text.parts
+                .iter()
+                .filter(|part| part.kind == "rejected")
+                .count()
+        };
         assert_eq!(rejected(&texts[0]), 2);
     }
 

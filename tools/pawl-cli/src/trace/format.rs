@@ -280,7 +280,10 @@ pub(super) mod tests {
         trace.steps[0].rows[0].drawn.push(token(1, ""));
         let text = serde_json::to_vec(&trace).unwrap();
         let refused = Trace::from_json(&text).unwrap_err();
-        assert!(refused.starts_with("steps: 524289 steps, rows and tokens"), "{refused}");
+        assert!(
+            refused.starts_with("steps: 524289 steps, rows and tokens"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl Recorder {
             },
             steps,
         };
-        target.write_with(|file| {
+        target.write_with(|file| -> std::io::Result<()> {
             let mut file = BufWriter::new(File::create(file)?);
             serde_json::to_writer(&mut file, &trace)?;
             file.flush()

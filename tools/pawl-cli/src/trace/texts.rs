@@ -48,7 +48,10 @@ fn added(tokenizer: &dyn Tokenizer, before: &[u32], id: u32) -> String {
     let decode = |ids: &[u32]| tokenizer.decode(ids, false).unwrap_or_default();
     // A letter that is not complete is decoded to one that says so.
     let whole = |text: String| text.trim_end_matches('\u{fffd}').to_owned();
-    let (shorter, longer) = (whole(decode(before)), whole(decode(&[before, &[id]].concat())));
+    let (shorter, longer) = (
+        whole(decode(before)),
+        whole(decode(&[before, &[id]].concat())),
+    );
     match longer.strip_prefix(shorter.as_str()) {
         Some(text) => text.to_owned(),
         None => decode(&[id]),
@@ -146,6 +149,9 @@ mod tests {
         add(&mut steps, &Bytes);
         assert_eq!(texts(&steps[0].rows[0]).1, ["word", " word"]);
         let drafted = ["", "é", "è", " word", " word"];
-        assert_eq!(texts(&steps[0].rows[1]), (drafted.to_vec(), vec![" word", " word"]));
+        assert_eq!(
+            texts(&steps[0].rows[1]),
+            (drafted.to_vec(), vec![" word", " word"])
+        );
     }
 }
