@@ -23,10 +23,18 @@ pub(crate) const COSTS_BYTES: u64 = 4 << 20;
 pub(crate) const TOKENIZER_BYTES: u64 = 64 << 20;
 /// Steps of a tokenizer's pipeline: normalizers, pre-tokenizers, post-processors, decoders.
 pub(crate) const TOKENIZER_STEPS: usize = 64;
-/// How many times longer the replacements of a tokenizer may make a text, together.
-pub(crate) const TOKENIZER_GROWTH: u64 = 64;
-/// Bytes that a tokenizer's table may put in place of one character.
+/// How many times longer the steps of a tokenizer may make a text, together.
+pub(crate) const TOKENIZER_GROWTH: u64 = 1 << 10;
+/// How many times longer its decoder may make the text of tokens.
+pub(crate) const TOKENIZER_DECODED: u64 = 16;
+/// Bytes that a text may grow to by a tokenizer's steps, at worst.
+pub(crate) const TOKENIZER_TEXT: usize = 24 << 20;
+/// Bytes that a tokenizer may put in place of one character or word.
 pub(crate) const TOKENIZER_REPLACEMENT: usize = 256;
+/// Bytes of one token in the tokenizer's spelling.
+pub(crate) const TOKENIZER_WORD: usize = 4 << 10;
+/// Tokens that a tokenizer may put beside a text.
+pub(crate) const TOKENIZER_ADDED: usize = 1 << 10;
 /// Bytes of a prompt given as text.
 pub(crate) const PROMPT_BYTES: usize = 8 << 20;
 /// Bytes of one regular expression of a tokenizer.
@@ -50,6 +58,12 @@ pub(crate) const TEMPLATE_JSON_BYTES: u64 = 16 << 20;
 pub(crate) const TEMPLATE_FUEL: u64 = 1_000_000;
 /// Further work per byte of input.
 pub(crate) const TEMPLATE_FUEL_PER_BYTE: u64 = 16;
+/// Work of one rendering at most.
+pub(crate) const TEMPLATE_FUEL_MOST: u64 = 8_000_000;
+/// Columns or digits that one field of a format text may ask for.
+pub(crate) const TEMPLATE_COLUMNS: usize = 9_999;
+/// Bytes of the format of a date.
+pub(crate) const TEMPLATE_DATE_BYTES: usize = 1 << 10;
 /// Calls and blocks of a template inside each other.
 pub(crate) const TEMPLATE_CALLS: usize = 128;
 /// Lists and mappings inside each other in a value that a template prints, and in what a caller passes in.

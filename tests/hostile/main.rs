@@ -39,6 +39,7 @@ mod settings;
 mod streams;
 mod templates;
 mod tokenizers;
+mod traces;
 mod world;
 
 use case::Case;
@@ -82,7 +83,7 @@ macro_rules! tables {
     };
 }
 
-tables! { checkpoints settings configs graphs libraries links tokenizers templates requests streams chats plans }
+tables! { checkpoints settings configs graphs libraries links tokenizers templates requests streams chats plans traces }
 
 #[test]
 fn every_code_of_a_graph_that_does_not_fit_has_a_case() {

@@ -1,10 +1,12 @@
 //! Prompts, options and limits of generation.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::json;
 
 use super::case::Case;
+use super::run;
 use super::world::{checkpoint, edit, link, model, set, write};
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -73,7 +75,61 @@ fn bytes() -> Vec<Case> {
             |_| {},
         ),
     ]);
+    cases.extend(names());
     cases
+}
+
+/// Folders and files whose names are no UTF-8, where everything else is sound.
+fn names() -> Vec<Case> {
+    let odd = |here: &Path| {
+        model(here);
+        fs::rename(here.join("model"), here.join(run::bytes("m{byte}"))).unwrap();
+    };
+    let pawl = |name: &str, args: &[&str], words: &[&str]| {
+        Case::new(name, "pawl", args, words, odd).succeeds()
+    };
+    let generate = [
+        "generate",
+        "--model",
+        "{here}/m{byte}",
+        "--ids",
+        "5",
+        "--json",
+        "--max-new-tokens",
+        "2",
+    ];
+    let plan = [
+        "inspect",
+        "--json",
+        "--plan",
+        "{here}/m{byte}/genai_config.json",
+    ];
+    let traced = [&generate[..], &["--trace", "{here}/t{byte}"]].concat();
+    let build = |name: &str, more: &[&str]| {
+        let args = [
+            &["--input", "{here}/in", "--output", "{here}/to{byte}/out"],
+            more,
+        ]
+        .concat();
+        Case::new(name, "build-model", &args, &["out"], checkpoint).leaves("to{byte}")
+    };
+    vec![
+        pawl(
+            "a sound model of such a name",
+            &["inspect", "{here}/m{byte}"],
+            &["layers"],
+        ),
+        pawl(
+            "a sound model of such a name as JSON",
+            &["inspect", "{here}/m{byte}", "--json"],
+            &["\"folder\": \"{here}/m\u{fffd}\""],
+        ),
+        pawl("a plan of such a name as JSON", &plan, &["overhead"]),
+        pawl("an answer of such a model", &generate, &["tokens"]),
+        pawl("a trace of such a name", &traced, &["tokens"]).leaves("t{byte}"),
+        build("a build below such a name", &[]),
+        build("a build below such a name as JSON", &["--json"]),
+    ]
 }
 
 fn ids(name: &str, more: &[&str], words: &[&str]) -> Case {

@@ -97,7 +97,7 @@ fn one(case: &Case) -> Result<(), String> {
         require(!done.stderr.contains("error: "), "an error is said")?;
         answered(case, &done.stdout, world.path()).or_else(|what| require(false, &what))?;
     }
-    let written = case.writes.map(|name| world.path().join(name));
+    let written = case.writes.map(|name| world.path().join(bytes(name)));
     let after = snapshot(world.path());
     let differs = before.iter().chain(&after).find(|(path, entry)| {
         let allowed = (written.as_ref()).is_some_and(|written| path.starts_with(written));
@@ -111,8 +111,10 @@ fn one(case: &Case) -> Result<(), String> {
 
 /// What a success must show: a whole model and nothing beside it, or an answer per prompt.
 fn answered(case: &Case, stdout: &str, world: &Path) -> Result<(), String> {
-    if case.tool == "build-model" && case.writes.is_some() {
-        return whole_model(&world.join("to"));
+    if case.tool == "build-model"
+        && let Some(written) = case.writes
+    {
+        return whole_model(&world.join(bytes(written)));
     }
     let has = |option: &str| case.args.iter().any(|arg| arg == option);
     if case.args.first().is_none_or(|arg| arg != "generate") || case.output != Output::Read {
@@ -252,7 +254,7 @@ fn command(case: &Case, world: &Path, temporary: &Path) -> Command {
 }
 
 /// An argument as the system takes it: any bytes.
-fn bytes(text: &str) -> OsString {
+pub(crate) fn bytes(text: &str) -> OsString {
     let mut parts = text.split(BYTE).map(str::as_bytes);
     let first = parts.next().unwrap_or_default().to_vec();
     let rest = parts.flat_map(|part| [&[0xFF], part].concat());

@@ -75,6 +75,10 @@ fn work() -> Vec<Case> {
 fn growth() -> Vec<Case> {
     let double = "{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}";
     let said: &[&str] = &["chat template"];
+    let fields: &[&str] = &[
+        "chat template",
+        "the text could have more than 67108864 bytes",
+    ];
     vec![
         template(
             "a text that doubles",
@@ -132,6 +136,89 @@ fn growth() -> Vec<Case> {
             "a method with a width of a billion",
             "{{ '{:1000000000}'.format(1) }}",
             said,
+        ),
+        template(
+            "a width of a billion filled with braces",
+            "{{ '{:}<1000000000}'.format(1) }}",
+            &["chat template", "columns"],
+        ),
+        template(
+            "a width of a billion after a key with a brace",
+            "{{ '{0[}]:1000000000}'.format({'}': 1}) }}",
+            &["chat template", "columns"],
+        ),
+        template(
+            "a method with 100,000 fields of a megabyte",
+            "{{ ('{0}' * 100000).format('a' * 1000000) }}",
+            fields,
+        ),
+        template(
+            "a method with 100,000 fields of 9,999 columns",
+            "{{ ('{0:9999}' * 100000).format(1) }}",
+            fields,
+        ),
+        template(
+            "a method with 100,000 named fields",
+            "{{ ('{a[b]}' * 100000).format(a={'b': 'a' * 1000000}) }}",
+            fields,
+        ),
+        template(
+            "a format of 100,000 fields of a megabyte",
+            "{{ ('%(a)s' * 100000) | format({'a': 'x' * 1000000}) }}",
+            fields,
+        ),
+        template(
+            "a format of 100,000 named fields",
+            "{{ ('%(a)s' * 100000) | format(a='x' * 1000000) }}",
+            fields,
+        ),
+        template(
+            "a format of 100,000 fields of 9,999 columns",
+            "{{ ('%9999d' * 100000) | format(1) }}",
+            fields,
+        ),
+        template(
+            "a format of usual size",
+            "{{ '%s-%05d'|format('a', 7) }}{{ '{} {b:>9}'.format('c', b='d') }}",
+            &["generated tokens"],
+        )
+        .succeeds(),
+        template(
+            "a date of a million columns",
+            "{{ strftime_now('%255Y' * 4000) }}",
+            &["chat template", "20000 bytes"],
+        ),
+        template(
+            "every variable printed",
+            "{{ debug() }}",
+            &["chat template", "debug is unknown"],
+        ),
+        template(
+            "batches filled up to a billion",
+            "{{ [1] | batch(1000000000, 'x') }}",
+            &["chat template", "fuel"],
+        ),
+        template(
+            "a billion slices",
+            "{{ [1] | slice(1000000000) }}",
+            &["chat template", "fuel"],
+        ),
+        template(
+            "a text joined of itself",
+            "{% set x = 'a' * 30000000 %}{{ ', '.join([x, x, x, x]) }}",
+            &["chat template", "parts or 67108864 bytes"],
+        ),
+        Case::generate(
+            "a text that doubles for a chat of a megabyte",
+            &["--chat", "--prompt-file", "{here}/chat"],
+            &["chat template", "fuel"],
+            |here| {
+                model(here);
+                write(&here.join("chat"), "a".repeat(1 << 20));
+                let source = "{% set ns = namespace(s=messages[0].content) %}\
+                    {% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}";
+                write(&here.join("model/chat_template.jinja"), source);
+            },
         ),
         template(
             "a method with a precision of a billion",

@@ -81,6 +81,9 @@ fn texts() -> Vec<Case> {
 fn pipelines() -> Vec<Case> {
     let sequence = |steps: Vec<Value>| json!({"type": "Sequence", "normalizers": steps});
     let double = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"});
+    let untyped = json!({"pattern": {"String": "a"}, "content": "aa"});
+    let mut misspelt = untyped.clone();
+    misspelt["type"] = json!("replace");
     let split = |pattern: &str| json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false});
     let template = |pieces: Value| json!({"type": "TemplateProcessing", "single": pieces, "pair": [], "special_tokens": {}});
     let refused: &[&str] = &[FILE, "not a usable tokenizer"];
@@ -113,8 +116,83 @@ fn pipelines() -> Vec<Case> {
         changed(
             "a thousand steps",
             "/normalizer",
-            sequence(vec![json!({"type": "NFC"}); 1000]),
+            sequence(vec![json!({"type": "Nmt"}); 1000]),
             &section("normalizer", "steps"),
+        ),
+        changed(
+            "a text that doubles 40 times in steps without a type",
+            "/normalizer",
+            json!({"normalizers": vec![untyped.clone(); 40]}),
+            &section("normalizer", "a step of type none"),
+        ),
+        changed(
+            "a text that doubles in a step of a misspelt type",
+            "/normalizer",
+            sequence(vec![misspelt; 40]),
+            &section("normalizer", "a step of type \"replace\""),
+        ),
+        changed(
+            "a text that doubles as it is decoded by steps without a type",
+            "/decoder",
+            json!({"type": "Sequence", "decoders": vec![untyped; 40]}),
+            &section("decoder", "a step of type none"),
+        ),
+        changed(
+            "a template of the text 200,000 times",
+            "/post_processor",
+            template(json!(vec![
+                json!({"Sequence": {"id": "A", "type_id": 0}});
+                200_000
+            ])),
+            &section("post_processor", "times longer"),
+        ),
+        changed(
+            "a template without a type",
+            "/post_processor",
+            json!({"single": vec![json!({"Sequence": {"id": "A", "type_id": 0}}); 2000], "pair": [], "special_tokens": {}}),
+            &section("post_processor", "a step of type none"),
+        ),
+        changed(
+            "a template of a token that is a million",
+            "/post_processor",
+            json!({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x", "type_id": 0}}], "pair": [],
+                "special_tokens": {"x": {"id": "x", "ids": vec![1; 1_000_000], "tokens": ["a"]}}}),
+            &section("post_processor", "more than 1024 tokens"),
+        ),
+        changed(
+            "a megabyte before every text",
+            "/normalizer",
+            json!({"type": "Prepend", "prepend": "a".repeat(1 << 20)}),
+            &section("normalizer", "times longer"),
+        ),
+        changed(
+            "letters taken apart three times",
+            "/normalizer",
+            sequence(vec![
+                json!({"type": "NFKD"}),
+                json!({"type": "NFKC"}),
+                json!({"type": "NFKD"}),
+            ]),
+            &section("normalizer", "times longer"),
+        ),
+        changed(
+            "a decoder with a pattern",
+            "/decoder",
+            json!({"type": "Replace", "pattern": {"Regex": "(a+)+b"}, "content": ""}),
+            &section("decoder", "regular expression"),
+        ),
+        Case::generate(
+            "a long prompt that grows a thousandfold",
+            &["--prompt-file", "{here}/prompt"],
+            &["prompt 0", "100000 bytes", FILE, "1000 times longer"],
+            move |here| {
+                model(here);
+                write(&here.join("prompt"), "a".repeat(100_000));
+                let mut file = tokenizer();
+                let grows = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "b".repeat(500)});
+                set(&mut file, "/normalizer", grows);
+                write(&here.join("model").join(FILE), file.to_string());
+            },
         ),
         changed(
             "a table that is no table",
@@ -221,6 +299,7 @@ fn name_of(section: &str) -> &'static str {
     match section {
         "normalizer" => "normalizer",
         "decoder" => "decoder",
+        "post_processor" => "post_processor",
         _ => "pre_tokenizer",
     }
 }
@@ -283,6 +362,18 @@ fn vocabularies() -> Vec<Case> {
             json!("[UNK]"),
             &[],
         ).succeeds(),
+        changed(
+            "a word of a megabyte",
+            &format!("/model/vocab/{}", "x".repeat(1 << 20)),
+            json!(5),
+            &[FILE, "a token of 1048576 bytes"],
+        ),
+        changed(
+            "an unknown word of a megabyte",
+            "/model/unk_token",
+            json!("x".repeat(1 << 20)),
+            &[FILE, "unk_token", "1048576 bytes"],
+        ),
         changed("a dropout of 7", "/model/dropout", json!(7.0), refused),
         changed(
             "an added token of number 4 billion",

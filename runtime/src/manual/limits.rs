@@ -3,7 +3,7 @@
 //! Whatever comes from outside (a model folder, a template, a prompt) is bounded before it is used. All bounds of this
 //! crate are in one module of constants, and each has its line here. Those of the configuration's format are
 //! `genai_config_schema::MAX_BYTES` (1 MiB), `MAX_DEPTH` (24) and `MAX_ERRORS` (1000); those of checkpoints are in
-//! `pawl-builder`'s module `limits` and in `pawl_models::limits`.
+//! `pawl-builder`'s module `limits` and in `pawl_models::limits`, those of traces in `pawl-cli`'s.
 //!
 //! Files are opened only when they are regular files, links followed: a pipe would wait for a writer, a device never
 //! end. Files that a configuration names must stay in the model folder, also through links.
@@ -23,25 +23,31 @@
 //!
 //! The code that reads and runs `tokenizer.json` is not Pawl's. It runs on a thread of its own; a panic is an error, and
 //! so is a task that is not done in time. A thread cannot be stopped: a tokenizer that was too slow once is not used again.
+//! Decoding runs where the engine steps, and takes time by the length of a few tokens: a decoder has no patterns.
 //!
 //! | constant | value | why |
 //! |---|---|---|
 //! | `TOKENIZER_BYTES` | 67108864 | the largest vocabularies take 40 MB; in memory they take ten times that |
 //! | `TOKENIZER_STEPS` | 64 | no pipeline has ten |
-//! | `TOKENIZER_GROWTH` | 64 | a chain of replacements multiplies the text; usual ones triple it |
-//! | `TOKENIZER_REPLACEMENT` | 256 | the longest replacement of a Unicode character has 33 bytes |
+//! | `TOKENIZER_GROWTH` | 1024 | steps multiply what others made of a text; the longest usual pipeline could make 726 times as much |
+//! | `TOKENIZER_DECODED` | 16 | decoders take away or put one letter for another; the engine waits for them |
+//! | `TOKENIZER_TEXT` | 25165824 | a text times its growth: a million tokens hold 4 MB, and usual steps can make that six times longer; a tokenizer takes 150 bytes per byte at worst |
+//! | `TOKENIZER_REPLACEMENT` | 256 | the longest replacement of a Unicode character has 33 bytes, the unknown word ten |
+//! | `TOKENIZER_WORD` | 4096 | every token of a text is a copy of it; the longest published have some hundred bytes |
+//! | `TOKENIZER_ADDED` | 1024 | usual templates add two |
 //! | `PATTERN_BYTES` | 16384 | usual patterns have 300 bytes, and a program grows with its pattern |
 //! | `PATTERN_REPEATS` | 10000 | counted repetitions are written out, inner ones once for each outer one |
 //! | `TOKENIZER_STACK` | 67108864 | parsers and steps call themselves as deep as the file nests |
 //! | `TOKENIZER_LOAD` | 120 s | the largest takes seconds, on a busy machine more |
 //! | `TOKENIZE` | 10 s | a prompt takes milliseconds; a pattern that backtracks has no end |
 //! | `TOKENIZE_PER_BYTE` | 20 us | what slow tokenizers need, a hundred times over |
-//! | `PROMPT_BYTES` | 8388608 | contexts of a million tokens hold 4 MB of text; a tokenizer takes 150 bytes per byte at worst |
+//! | `PROMPT_BYTES` | 8388608 | contexts of a million tokens hold 4 MB of text; what a tokenizer may make of it is bounded as well |
 //!
 //! # Chat templates
 //!
 //! A template is a program. It runs on a thread of its own as well, with fuel for instructions and data, and every list or
 //! mapping that it makes is walked once: the engine itself does not notice a value of 2^40 parts, or one that holds itself.
+//! What a format text could become is counted before it is filled in.
 //!
 //! | constant | value | why |
 //! |---|---|---|
@@ -49,6 +55,9 @@
 //! | `TEMPLATE_JSON_BYTES` | 16777216 | some `tokenizer_config.json` list a vocabulary |
 //! | `TEMPLATE_FUEL` | 1000000 | a long chat needs a hundredth; it buys 64 MB of data |
 //! | `TEMPLATE_FUEL_PER_BYTE` | 16 | a template handles each byte of the chat a few times |
+//! | `TEMPLATE_FUEL_MOST` | 8000000 | buys 512 MB of data, most of it let go before the end |
+//! | `TEMPLATE_COLUMNS` | 9999 | more spaces than a line has; what all fields ask for together counts towards `TEMPLATE_OUTPUT` |
+//! | `TEMPLATE_DATE_BYTES` | 1024 | dates have ten letters; five letters of a format can ask for 255 |
 //! | `TEMPLATE_CALLS` | 128 | macros call each other two or three deep |
 //! | `TEMPLATE_DEPTH` | 128 | JSON readers stop there, too |
 //! | `TEMPLATE_VALUES` | 1048576 | more than a chat that fits a context has |

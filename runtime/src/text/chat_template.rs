@@ -13,8 +13,8 @@ use super::jinja::{Raised, environment, normalize};
 use super::kept;
 use super::template_screen::screen;
 use crate::limits::{
-    TEMPLATE_BYTES, TEMPLATE_DEPTH, TEMPLATE_FUEL, TEMPLATE_FUEL_PER_BYTE, TEMPLATE_JSON_BYTES,
-    TEMPLATE_OUTPUT, TEMPLATE_STACK, TEMPLATE_TIME,
+    TEMPLATE_BYTES, TEMPLATE_DEPTH, TEMPLATE_FUEL, TEMPLATE_FUEL_MOST, TEMPLATE_FUEL_PER_BYTE,
+    TEMPLATE_JSON_BYTES, TEMPLATE_OUTPUT, TEMPLATE_STACK, TEMPLATE_TIME,
 };
 
 /// Where templates are rendered.
@@ -400,7 +400,8 @@ fn render(
     let input = u64::try_from(bytes).unwrap_or(u64::MAX);
     let mut engine = environment();
     let more = input.saturating_mul(TEMPLATE_FUEL_PER_BYTE);
-    engine.set_fuel(Some(TEMPLATE_FUEL.saturating_add(more)));
+    let fuel = TEMPLATE_FUEL.saturating_add(more).min(TEMPLATE_FUEL_MOST);
+    engine.set_fuel(Some(fuel));
     let template = templates.get_template(name).map_err(|e| failed(&e))?;
     let compiled = get_compiled_template(&template);
     let program = kept::bounded(&compiled.instructions);

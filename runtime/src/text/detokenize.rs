@@ -7,6 +7,8 @@ use super::tokenizer::{Piece, Tokenizer, TokenizerError};
 /// Tokens whose text may be held back because it ends in a replacement character. A tokenizer that
 /// really writes one gets it out after so many tokens.
 const HELD: usize = 32;
+/// Tokens of context. All of it is decoded again for each token, and tokens without text could go on for ever.
+const CONTEXT: usize = 32;
 
 /// Assembles text from tokens. Never gives out part of a character, and what it gives out, put
 /// together, is the decoded text of all tokens.
@@ -113,6 +115,8 @@ impl Detokenizer {
         let held = std::mem::take(&mut self.held);
         if self.decode(&held)?.is_empty() {
             self.context.extend(held);
+            let old = self.context.len().saturating_sub(CONTEXT);
+            self.context.drain(..old);
         } else {
             self.context = held;
         }

@@ -6,7 +6,8 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, escape_formatt
 
 use super::kept;
 use super::python_json::Dumps;
-use crate::limits::{TEMPLATE_CALLS, TEMPLATE_OUTPUT};
+use super::template_format;
+use crate::limits::{TEMPLATE_CALLS, TEMPLATE_DATE_BYTES, TEMPLATE_OUTPUT};
 
 /// The message of `raise_exception`, found again as the source of the render error.
 #[derive(Debug, thiserror::Error)]
@@ -41,13 +42,14 @@ pub(super) fn environment() -> Environment<'static> {
     env.add_test("iterable", is_iterable);
     env.add_test("sequence", is_sequence);
     env.add_filter("tojson", to_json);
+    env.add_filter("format", template_format::filter);
+    // It prints every variable, as often as it is held.
+    env.remove_global("debug");
     env.add_function("raise_exception", raise_exception);
     env.add_function("strftime_now", strftime_now);
     env
 }
 
-/// Digits of a number in a format text; more would ask for more spaces than there is memory.
-const FORMAT_DIGITS: usize = 4;
 /// Bytes of a text that a method reads for one unit of fuel.
 const BYTES_PER_FUEL: usize = 4;
 
@@ -61,22 +63,11 @@ fn python_method(
     if let Some(text) = value.as_str() {
         let bytes = u64::try_from(text.len() / BYTES_PER_FUEL).unwrap_or(u64::MAX);
         state.consume_fuel(bytes)?;
-        if method == "format" && has_long_width(text) {
-            let message = format!("format: a number of more than {FORMAT_DIGITS} digits");
-            return Err(Error::new(ErrorKind::InvalidOperation, message));
+        if method == "format" {
+            template_format::check_method(state, text, args)?;
         }
     }
     minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args)
-}
-
-/// Whether a `{...}` of a format text holds a long number.
-fn has_long_width(text: &str) -> bool {
-    let mut fields = text.split('{').skip(1);
-    fields.any(|rest| {
-        let field = rest.split_once('}').map_or(rest, |(field, _)| field);
-        let mut runs = field.split(|character: char| !character.is_ascii_digit());
-        runs.any(|digits| digits.len() > FORMAT_DIGITS)
-    })
 }
 
 /// As in Python: none is not iterable, an undefined value is.
@@ -98,6 +89,14 @@ fn raise_exception(message: String) -> Result<Value, Error> {
 
 /// The local time, formatted.
 fn strftime_now(format: String) -> Result<String, Error> {
+    // A directive of five letters can ask for 255 columns.
+    if format.len() > TEMPLATE_DATE_BYTES {
+        let bytes = format.len();
+        let message = format!(
+            "strftime_now: a format of {bytes} bytes, at most {TEMPLATE_DATE_BYTES} are taken"
+        );
+        return Err(Error::new(ErrorKind::InvalidOperation, message));
+    }
     let now = jiff::ZonedDateTime::now();
     jiff::fmt::strtime::format(&format, &now).map_err(|error| {
         Error::new(

@@ -7,11 +7,14 @@ mod jinja;
 mod kept;
 mod python_json;
 mod stop;
+mod template_format;
 mod template_screen;
 #[cfg(test)]
 mod template_tests;
 mod tokenizer;
 mod tokenizer_screen;
+#[cfg(test)]
+mod tokenizer_screen_tests;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -142,6 +142,91 @@ fn a_composed_decoder_streams_whole_characters() {
     assert!(out.ends_with('\u{FFFD}'));
 }
 
+/// Remembers how many tokens were decoded at once.
+#[derive(Debug)]
+struct Counting(Arc<dyn Tokenizer>, std::sync::atomic::AtomicUsize);
+
+impl Tokenizer for Counting {
+    fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, TokenizerError> {
+        self.0.encode(text, special)
+    }
+
+    fn decode(&self, ids: &[u32], skip: bool) -> Result<String, TokenizerError> {
+        (self.1).fetch_max(ids.len(), std::sync::atomic::Ordering::Relaxed);
+        self.0.decode(ids, skip)
+    }
+
+    fn token_to_id(&self, token: &str) -> Option<u32> {
+        self.0.token_to_id(token)
+    }
+
+    fn id_to_token(&self, id: u32) -> Option<String> {
+        self.0.id_to_token(id)
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.0.vocab_size()
+    }
+
+    fn is_special(&self, id: u32) -> bool {
+        self.0.is_special(id)
+    }
+
+    fn piece(&self, id: u32) -> Piece {
+        self.0.piece(id)
+    }
+}
+
+#[test]
+fn tokens_without_text_are_not_decoded_again_for_ever() {
+    let silent = byte_fallback().token_to_id("¤").unwrap();
+    let ids = [[silent; 500].as_slice(), &[260, 261, silent, 260]].concat();
+    assert_streams(&byte_fallback(), &ids);
+    let counting = Arc::new(Counting(byte_fallback(), 0.into()));
+    let mut stream = Detokenizer::new(counting.clone(), true);
+    let mut text = String::new();
+    for id in ids {
+        stream.push(id, &mut text).unwrap();
+    }
+    assert_eq!(text, "ab a");
+    let most = counting.1.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(most < 100, "{most} tokens at once");
+}
+
+#[test]
+fn a_text_that_could_become_too_long_is_refused() {
+    let grows = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "b".repeat(1000)});
+    let file = json!({"version": "1.0", "added_tokens": [], "normalizer": grows,
+        "decoder": {"type": "Replace", "pattern": {"String": "b"}, "content": "c".repeat(16)},
+        "model": {"type": "WordLevel", "vocab": {"b": 0, "x": 1, "b".repeat(4000): 2}, "unk_token": "x"}});
+    let tokenizer = HfTokenizer::from_bytes(file.to_string().as_bytes()).unwrap();
+    assert!(tokenizer.encode(&"a".repeat(1000), false).is_ok());
+    let refused = tokenizer.encode(&"a".repeat(26_000), false).unwrap_err();
+    let words = "it has 26000 bytes, and the steps of tokenizer.json can make it 1000 times longer";
+    assert!(refused.to_string().contains(words), "{refused}");
+    // 400 of the long token are too many, as many of a short one are not.
+    assert_eq!(
+        tokenizer.decode(&[0; 400], false).unwrap().len(),
+        400 * 16
+    );
+    let refused = tokenizer.decode(&[2; 400], false).unwrap_err();
+    assert!(
+        refused.to_string().contains("it has 1600000 bytes"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_token_longer_than_any_is_refused() {
+    let file = json!({"version": "1.0", "added_tokens": [],
+        "model": {"type": "WordLevel", "vocab": {"a": 0, "x".repeat(4097): 1}, "unk_token": "a"}});
+    let refused = HfTokenizer::from_bytes(file.to_string().as_bytes()).unwrap_err();
+    assert!(
+        refused.to_string().contains("a token of 4097 bytes"),
+        "{refused}"
+    );
+}
+
 #[test]
 fn unknown_ids_have_no_text() {
     assert_streams(&byte_level(), &[5, 4_000_000_000, 6]);

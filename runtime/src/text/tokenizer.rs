@@ -8,9 +8,10 @@ use genai_config_schema::read_regular;
 use tokenizers::DecoderWrapper;
 
 use super::guard::{self, Broken, Patience, Room};
-use super::tokenizer_screen::screen;
+use super::tokenizer_screen::{Growth, screen};
 use crate::limits::{
-    TOKENIZE, TOKENIZE_PER_BYTE, TOKENIZER_BYTES, TOKENIZER_LOAD, TOKENIZER_STACK,
+    TOKENIZE, TOKENIZE_PER_BYTE, TOKENIZER_BYTES, TOKENIZER_LOAD, TOKENIZER_STACK, TOKENIZER_TEXT,
+    TOKENIZER_WORD,
 };
 
 /// Where the tokenizer's own code runs.
@@ -177,6 +178,10 @@ pub struct HfTokenizer {
     inner: Arc<tokenizers::Tokenizer>,
     special: HashSet<u32>,
     spelling: Spelling,
+    /// How much longer a text can become.
+    growth: Growth,
+    /// Bytes of the longest token.
+    longest: usize,
     patience: Patience,
     /// The file, for messages.
     origin: PathBuf,
@@ -258,7 +263,7 @@ impl HfTokenizer {
     }
 
     fn parse(bytes: &[u8]) -> Result<HfTokenizer, String> {
-        screen(bytes)?;
+        let growth = screen(bytes)?;
         let failed = |error: tokenizers::Error| error.to_string();
         let mut inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(failed)?;
         inner.with_truncation(None).map_err(failed)?;
@@ -271,12 +276,27 @@ impl HfTokenizer {
             .collect();
         let spelling = inner.get_decoder().map_or(Spelling::Other, spelling);
         Ok(HfTokenizer {
+            longest: longest_word(&inner)?,
             inner: Arc::new(inner),
             special,
             spelling,
+            growth,
             patience: Patience::default(),
             origin: PathBuf::new(),
         })
+    }
+}
+
+/// Bytes of the longest token. Each token of a text is a copy of it.
+fn longest_word(tokenizer: &tokenizers::Tokenizer) -> Result<usize, String> {
+    let words = tokenizer.get_vocab(true);
+    let longest = words.keys().max_by_key(|word| word.len());
+    match longest.map_or(0, String::len) {
+        bytes if bytes > TOKENIZER_WORD => Err(format!(
+            "a token of {bytes} bytes, at most {TOKENIZER_WORD} are taken: it begins with {:?}",
+            longest.map_or("", String::as_str).chars().take(40).collect::<String>()
+        )),
+        bytes => Ok(bytes),
     }
 }
 
@@ -303,10 +323,34 @@ impl HfTokenizer {
     fn settled<T>(&self, done: Result<Result<T, String>, Broken>) -> Result<T, String> {
         done.unwrap_or_else(|broken| Err(format!("{}: {broken}", self.origin.display())))
     }
+
+    /// Refuses what could become more text than there may be.
+    fn bounded(&self, bytes: usize, growth: u64) -> Result<(), String> {
+        let most = TOKENIZER_TEXT / usize::try_from(growth).unwrap_or(usize::MAX).max(1);
+        if bytes <= most {
+            return Ok(());
+        }
+        let file = self.origin.display();
+        Err(format!(
+            "it has {bytes} bytes, and the steps of {file} can make it {growth} times longer: at most {most} are taken"
+        ))
+    }
+
+    /// Bytes of tokens in the tokenizer's own spelling, exactly only where they are many.
+    fn spelled(&self, ids: &[u32]) -> usize {
+        let most = ids.len().saturating_mul(self.longest);
+        if self.bounded(most, self.growth.decoded).is_ok() {
+            return most;
+        }
+        let words = ids.iter().filter_map(|id| self.id_to_token(*id));
+        words.map(|word| word.len()).fold(0, usize::saturating_add)
+    }
 }
 
 impl Tokenizer for HfTokenizer {
     fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, TokenizerError> {
+        self.bounded(text.len(), self.growth.encoded)
+            .map_err(|message| TokenizerError::Encode { message })?;
         let bytes = u32::try_from(text.len()).unwrap_or(u32::MAX);
         let time = TOKENIZE.saturating_add(TOKENIZE_PER_BYTE.saturating_mul(bytes));
         let (inner, text) = (Arc::clone(&self.inner), text.to_owned());
@@ -320,6 +364,8 @@ impl Tokenizer for HfTokenizer {
     }
 
     fn decode(&self, ids: &[u32], skip_special_tokens: bool) -> Result<String, TokenizerError> {
+        self.bounded(self.spelled(ids), self.growth.decoded)
+            .map_err(|message| TokenizerError::Decode { message })?;
         let decoded = guard::caught(|| {
             let decoded = self.inner.decode(ids, skip_special_tokens);
             decoded.map_err(|error| error.to_string())

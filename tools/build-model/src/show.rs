@@ -80,7 +80,8 @@ fn value(done: &Done) -> Value {
             "replayed": graph.replayed,
         })
     };
-    let mut value = serde_json::json!({ "output": done.output });
+    // JSON has no bytes that are no letters.
+    let mut value = serde_json::json!({ "output": done.output.to_string_lossy() });
     if let (Some(object), Ok(Value::Object(report))) =
         (value.as_object_mut(), serde_json::to_value(&done.report))
     {

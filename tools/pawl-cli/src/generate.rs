@@ -2,6 +2,7 @@
 
 use crate::error::CliError;
 use crate::load::LoadArgs;
+use crate::output::Target;
 use crate::prompts::PromptArgs;
 use crate::trace::Recorder;
 use pawl::{
@@ -149,12 +150,14 @@ impl SpeculationArgs {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let requests = args.prompts.requests(&args.model, args.chat)?;
+    // Known now, not after an hour.
+    let trace = args.trace.as_deref().map(Target::new).transpose()?;
     let model = args.load.load(&args.model)?;
     let plan = model.memory_plan().to_string();
     // Whoever gives prompts by the thousand has them all queue.
     let mut options = args.speculation.options();
     let recorder = Recorder::default();
-    if args.trace.is_some() {
+    if trace.is_some() {
         options = recorder.watch(options);
     }
     let queue = options.max_unfinished.max(requests.len());
@@ -164,10 +167,11 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     }
     let generated = args.generate(requests, &engine, &plan);
     // What was done until something failed is worth a look.
-    if let Some(path) = &args.trace {
-        recorder.write(path, &args.model, &engine)?;
+    let written = trace.map_or(Ok(()), |trace| recorder.write(&trace, &args.model, &engine));
+    if let (Err(_), Err(error)) = (&generated, &written) {
+        let _ = writeln!(std::io::stderr(), "warning: {error}");
     }
-    generated
+    generated.and(written)
 }
 
 impl Args {

@@ -67,7 +67,8 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
 fn model_json(folder: &Path, found: &Inspection) -> Value {
     let memory = &found.memory;
     json!({
-        "folder": folder,
+        // JSON has no bytes that are no letters.
+        "folder": folder.to_string_lossy(),
         "info": found.info,
         "memory": {
             "entries": memory.entries(),

@@ -2,9 +2,10 @@
 
 use crate::error::CliError;
 use crate::load::{Ids, LoadArgs};
+use crate::output::Target;
 use pawl::{EvaluateOptions, Evaluation};
 use safetensors::tensor::{Dtype, TensorView};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -33,45 +34,28 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), CliError> {
+    let target = Target::new(&args.out)?;
     let mut model = args.load.load(&args.model)?;
     let options = EvaluateOptions::default().chunk(args.chunk);
     let found = model.evaluate(&[&args.ids.0], &options)?;
     found
         .first()
-        .map_or(Ok(()), |evaluation| write(args, evaluation))
+        .map_or(Ok(()), |evaluation| write(args, &target, evaluation))
 }
 
-/// Writes beside the target first, so that a failed write leaves an older file whole.
-fn write(args: &Args, evaluation: &Evaluation) -> Result<(), CliError> {
-    let wrong = |reason: &dyn std::fmt::Display| CliError::file(&args.out, reason);
+fn write(args: &Args, target: &Target, evaluation: &Evaluation) -> Result<(), CliError> {
     let tokens = args.ids.0.len();
     let logits = bytes(&evaluation.logits);
     let head = evaluation.head_logits.as_deref().map(bytes);
     let view = |rows: usize, data| {
-        TensorView::new(Dtype::F32, vec![rows, evaluation.vocab], data).map_err(|e| wrong(&e))
+        TensorView::new(Dtype::F32, vec![rows, evaluation.vocab], data)
+            .map_err(|e| CliError::file(&args.out, e))
     };
     let mut tensors = vec![("logits", view(tokens, &logits)?)];
     if let Some(head) = head.as_deref() {
         tensors.push(("mtp.logits", view(tokens.saturating_sub(1), head)?));
     }
-    let target = target(&args.out)?;
-    let folder = target.parent().unwrap_or(Path::new("."));
-    let partial = tempfile::Builder::new()
-        .prefix(".logits-")
-        .tempfile_in(folder)
-        .map_err(|e| wrong(&e))?
-        .into_temp_path();
-    safetensors::serialize_to_file(tensors, None, &partial).map_err(|e| wrong(&e))?;
-    partial.persist(&target).map_err(|e| wrong(&e))
-}
-
-/// The file to write, through a link if it is one. Only regular files are replaced.
-fn target(out: &Path) -> Result<PathBuf, CliError> {
-    match std::fs::metadata(out) {
-        Ok(found) if found.is_file() => out.canonicalize().map_err(|e| CliError::file(out, e)),
-        Ok(_) => Err(CliError::file(out, "is not a regular file")),
-        Err(_) => std::path::absolute(out).map_err(|e| CliError::file(out, e)),
-    }
+    target.write_with(|partial| safetensors::serialize_to_file(tensors, None, partial))
 }
 
 fn bytes(values: &[f32]) -> Vec<u8> {

@@ -4,8 +4,10 @@ mod chat;
 mod error;
 mod generate;
 mod inspect;
+mod limits;
 mod load;
 mod logits;
+mod output;
 mod prompts;
 mod trace;
 

@@ -12,7 +12,7 @@ const DIRECTION: &[(&str, &[&str])] = &[
     ("pawl-builder", &["genai_config_schema", "pawl-models"]),
     ("pawl", &["genai_config_schema"]),
     ("build-model", &["pawl", "pawl-builder"]),
-    ("pawl-cli", &["pawl"]),
+    ("pawl-cli", &["genai_config_schema", "pawl"]),
     ("xtask", &[]),
     ("pawl-tests", &["pawl", "pawl-builder"]),
     (

@@ -1,15 +1,15 @@
 //! A trace as a page: the text with what was drafted, and the cost of each step.
 
 use super::format::{Row, Seconds, Settings, Step, Token, Trace};
+use crate::limits::TRACE_LETTERS;
 use minijinja::Environment;
 use minijinja::value::{Serde, Value};
 use serde::Serialize;
+use std::collections::{HashMap, HashSet};
 
 /// Pixels of a step and of its bars.
 const STEP: usize = 10;
 const HEIGHT: f64 = 120.0;
-/// Letters of a token that are shown.
-const LETTERS: usize = 40;
 
 /// The page. Everything that comes from the trace is escaped by the template.
 ///
@@ -94,15 +94,18 @@ struct Part {
 
 fn texts(trace: &Trace) -> Vec<Text> {
     let mut texts: Vec<Text> = Vec::new();
+    let mut places = HashMap::new();
     for step in &trace.steps {
         for row in &step.rows {
-            let parts = parts(step, row);
-            match texts.iter_mut().find(|text| text.request == row.request) {
-                Some(text) => text.parts.extend(parts),
-                None => texts.push(Text {
+            let place = *places.entry(row.request).or_insert_with(|| {
+                texts.push(Text {
                     request: row.request,
-                    parts,
-                }),
+                    parts: Vec::new(),
+                });
+                texts.len() - 1
+            });
+            if let Some(text) = texts.get_mut(place) {
+                text.parts.extend(parts(step, row));
             }
         }
     }
@@ -111,22 +114,20 @@ fn texts(trace: &Trace) -> Vec<Text> {
 
 /// The accepted drafts, the rejected ones, then the token that the request drew itself.
 fn parts(step: &Step, row: &Row) -> Vec<Part> {
-    let part = |kind, token: &Token| {
-        let source = row
-            .source
-            .as_deref()
-            .map_or(String::new(), |source| format!(", {source}"));
-        let why = row
-            .why
-            .as_deref()
-            .map_or(String::new(), |why| format!(": {why}"));
-        Part {
-            kind,
-            text: visible(&token.text, token.id),
-            about: format!("token {}, step {}{source}{why}", token.id, step.index),
-        }
+    let remark = |before: &str, text: Option<&String>| {
+        let shown = text.map(|text| text.chars().take(TRACE_LETTERS));
+        shown.map_or(String::new(), |text| before.chars().chain(text).collect())
     };
-    let path = row.path();
+    // Said of each token, so it is not long.
+    let source = remark(", ", row.source.as_ref());
+    let why = remark(": ", row.why.as_ref());
+    let about = format!("step {}{source}{why}", step.index);
+    let part = |kind, token: &Token| Part {
+        kind,
+        text: visible(&token.text, token.id),
+        about: format!("token {}, {about}", token.id),
+    };
+    let path: HashSet<usize> = row.path().into_iter().collect();
     let nodes = row.drafted.iter().enumerate();
     let rejected = nodes.filter(|(index, _)| !path.contains(index));
     let (accepted, own) = row.drawn.split_at(row.accepted.min(row.drawn.len()));
@@ -141,16 +142,19 @@ fn visible(text: &str, id: u32) -> String {
     if text.is_empty() {
         return format!("#{id}");
     }
-    let letters = text.chars().take(LETTERS).flat_map(|letter| match letter {
-        '\n' => vec!['⏎', '\n'],
-        '\t' => vec!['⇥', '\t'],
-        // What would change the order or the place of other letters.
-        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-            vec!['\u{fffd}']
-        }
-        letter if letter.is_control() => vec!['\u{fffd}'],
-        letter => vec![letter],
-    });
+    let letters = text
+        .chars()
+        .take(TRACE_LETTERS)
+        .flat_map(|letter| match letter {
+            '\n' => vec!['⏎', '\n'],
+            '\t' => vec!['⇥', '\t'],
+            // What would change the order or the place of other letters.
+            '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                vec!['\u{fffd}']
+            }
+            letter if letter.is_control() => vec!['\u{fffd}'],
+            letter => vec![letter],
+        });
     letters.collect()
 }
 
@@ -219,9 +223,10 @@ fn bar(index: usize, step: &Step, scale: f64) -> Bar {
         drafted: marks(drafted),
         accepted: marks(accepted),
         about: format!(
-            "step {}: {milliseconds:.2} ms, {} rows, {drawn} tokens, {accepted} of {drafted} drafts accepted",
+            "step {}: {milliseconds:.2} ms, {} requests in {} rows, {drawn} tokens, {accepted} of {drafted} drafts accepted",
             step.index,
             step.rows.len(),
+            step.width(),
         ),
     }
 }
@@ -241,6 +246,7 @@ mod tests {
             "wrong&amp;",
             "&quot;own&quot;",
             "1 of 3 drafts accepted",
+            "1 requests in 2 rows",
             "<svg",
         ] {
             assert!(page.contains(part), "{part} is not in {page}");
@@ -265,6 +271,45 @@ mod tests {
         assert!(!page.contains(['\u{202e}', '\u{1b}']), "{page}");
         // Nothing is fetched from anywhere.
         assert!(!page.contains("http") && !page.contains("src="), "{page}");
+    }
+
+    #[test]
+    fn what_is_said_of_a_token_is_short() {
+        let mut trace = trace();
+        let row = &mut trace.steps[0].rows[0];
+        row.why = Some("why".repeat(1_000_000));
+        row.source = row.why.clone();
+        row.drawn = vec![token(2, "x"), token(3, &"y".repeat(1_000_000))];
+        assert!(page(&trace).unwrap().len() < 10_000);
+    }
+
+    #[test]
+    fn a_long_trace_is_drawn_without_looking_through_it_again_and_again() {
+        let mut trace = trace();
+        let step = trace.steps[0].clone();
+        // Every row of another request, and one row of a chain that was accepted whole.
+        let rows = (0..60_000u64).map(|request| Row {
+            request,
+            ..step.rows[0].clone()
+        });
+        let mut chain = step.rows[0].clone();
+        let node = |at: usize| super::super::format::Draft {
+            parent: at.checked_sub(1),
+            token: token(7, ""),
+        };
+        chain.drafted = (0..60_000).map(node).collect();
+        chain.drawn = vec![token(7, ""); 60_000];
+        chain.accepted = 60_000;
+        trace.steps[0].rows = rows.chain([chain]).collect();
+        let texts = texts(&trace);
+        assert_eq!(texts.len(), 60_000);
+        let rejected = |text: &Text| {
+            text.parts
+                .iter()
+                .filter(|part| part.kind == "rejected")
+                .count()
+        };
+        assert_eq!(rejected(&texts[0]), 2);
     }
 
     #[test]

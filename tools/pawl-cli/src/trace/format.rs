@@ -2,7 +2,9 @@
 //!
 //! `pawl generate --trace` writes it, `pawl trace` reads it. What a writer does not know is left out.
 
+use crate::limits::TRACE_PARTS;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 
 /// Raised when what a field holds changes its meaning.
 pub(crate) const VERSION: u32 = 1;
@@ -56,6 +58,15 @@ pub(crate) struct Row {
     /// Whether it read a prompt or a part of one.
     #[serde(default)]
     pub(crate) prompt: bool,
+    /// Tokens that its own row ran.
+    #[serde(default)]
+    pub(crate) run: usize,
+    /// Further rows of the step, one per branch of its drafts.
+    #[serde(default)]
+    pub(crate) branches: usize,
+    /// The row whose tokens were kept: 0 its own, else a branch.
+    #[serde(default)]
+    pub(crate) winner: usize,
     /// The drafts, a parent always before its children.
     #[serde(default)]
     pub(crate) drafted: Vec<Draft>,
@@ -104,6 +115,13 @@ impl Trace {
             return Err(format!("version: expected {VERSION}, found {found}"));
         }
         let trace: Self = serde_json::from_slice(text).map_err(|e| e.to_string())?;
+        let parts = trace.steps.iter().map(Step::parts);
+        let parts = parts.fold(0, usize::saturating_add);
+        if parts > TRACE_PARTS {
+            return Err(format!(
+                "steps: {parts} steps, rows and tokens, at most {TRACE_PARTS} are drawn"
+            ));
+        }
         for (index, step) in trace.steps.iter().enumerate() {
             step.check().map_err(|e| format!("steps[{index}].{e}"))?;
         }
@@ -112,6 +130,21 @@ impl Trace {
 }
 
 impl Step {
+    /// Rows of the step: of the requests, and of branches.
+    pub(crate) fn width(&self) -> usize {
+        let rows = self.rows.iter();
+        rows.map(|row| row.branches.saturating_add(1))
+            .fold(0, usize::saturating_add)
+    }
+
+    /// What of it is drawn.
+    fn parts(&self) -> usize {
+        let rows = self.rows.iter();
+        1 + rows
+            .map(|row| 1 + row.drafted.len() + row.drawn.len())
+            .sum::<usize>()
+    }
+
     fn check(&self) -> Result<(), String> {
         let Seconds { run, draft, commit } = self.seconds;
         for (key, seconds) in [
@@ -155,14 +188,19 @@ impl Row {
 
     /// The nodes that were accepted, from the root down.
     pub(crate) fn path(&self) -> Vec<usize> {
-        let mut path: Vec<usize> = Vec::with_capacity(self.accepted);
+        let mut path: Vec<usize> = Vec::new();
+        if self.accepted == 0 {
+            return path;
+        }
+        let mut nodes = HashMap::with_capacity(self.drafted.len());
+        for (node, draft) in self.drafted.iter().enumerate() {
+            nodes.entry((draft.parent, draft.token.id)).or_insert(node);
+        }
         for token in self.drawn.iter().take(self.accepted) {
-            let above = path.last().copied();
-            let fits = |draft: &Draft| draft.parent == above && draft.token.id == token.id;
-            let Some(node) = self.drafted.iter().position(fits) else {
+            let Some(node) = nodes.get(&(path.last().copied(), token.id)) else {
                 break;
             };
-            path.push(node);
+            path.push(*node);
         }
         path
     }
@@ -188,6 +226,9 @@ pub(super) mod tests {
             request: 0,
             past: 4,
             prompt: false,
+            run: 3,
+            branches: 1,
+            winner: 1,
             drafted: vec![
                 draft(None, 1, "<b>"),
                 draft(None, 2, "\n"),
@@ -227,6 +268,32 @@ pub(super) mod tests {
     fn the_accepted_path_is_found_in_the_tree() {
         let trace = trace();
         assert_eq!(trace.steps[0].rows[0].path(), [1]);
+    }
+
+    #[test]
+    fn what_a_page_cannot_hold_is_refused() {
+        let mut trace = trace();
+        let row = &mut trace.steps[0].rows[0];
+        row.drawn = vec![token(1, ""); TRACE_PARTS - 5];
+        let text = serde_json::to_vec(&trace).unwrap();
+        assert!(Trace::from_json(&text).is_ok());
+        trace.steps[0].rows[0].drawn.push(token(1, ""));
+        let text = serde_json::to_vec(&trace).unwrap();
+        let refused = Trace::from_json(&text).unwrap_err();
+        assert!(
+            refused.starts_with("steps: 524289 steps, rows and tokens"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn what_a_trace_leaves_out_is_nothing() {
+        let text = r#"{"version": 1, "model": "m", "settings": {"speculation": "", "draft_policy": ""},
+            "steps": [{"index": 0, "seconds": {"run": 1, "commit": 0},
+                "rows": [{"request": 0, "past": 0, "accepted": 0, "drawn": [{"id": 1}]}]}]}"#;
+        let trace = Trace::from_json(text.as_bytes()).unwrap();
+        assert_eq!(trace.steps[0].width(), 1);
+        assert_eq!(trace.steps[0].rows[0].branches, 0);
     }
 
     #[test]

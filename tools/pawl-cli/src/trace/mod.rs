@@ -3,15 +3,14 @@
 mod draw;
 mod format;
 mod record;
+mod texts;
 
 use crate::error::CliError;
+use crate::limits::TRACE_BYTES;
+use crate::output::Target;
 use format::Trace;
 pub(crate) use record::Recorder;
-use std::io::Read;
-use std::path::{Path, PathBuf};
-
-/// Bytes of a trace that are read: some millions of steps.
-const MOST_BYTES: u64 = 1 << 30;
+use std::path::PathBuf;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -31,27 +30,14 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
         Some(out) => out.clone(),
         None => args.file.with_extension("html"),
     };
-    if out == args.file {
+    let text = genai_config_schema::read_regular(&args.file, TRACE_BYTES);
+    let text = text.map_err(|error| failed(&error))?;
+    let out = Target::new(&out)?;
+    if out.is(&args.file) {
         return Err(CliError::Usage("--out is the trace itself".to_owned()));
     }
-    let text = read(&args.file).map_err(|error| failed(&error))?;
     let trace = Trace::from_json(&text).map_err(|reason| failed(&reason))?;
+    drop(text);
     let page = draw::page(&trace).map_err(|error| failed(&error))?;
-    std::fs::write(&out, page).map_err(|error| CliError::file(&out, error))
-}
-
-fn read(path: &Path) -> std::io::Result<Vec<u8>> {
-    let found = std::fs::metadata(path)?;
-    if !found.is_file() {
-        return Err(std::io::Error::other("expected a file"));
-    }
-    if found.len() > MOST_BYTES {
-        let message = format!("expected at most {MOST_BYTES} bytes, found {}", found.len());
-        return Err(std::io::Error::other(message));
-    }
-    let mut text = Vec::new();
-    std::fs::File::open(path)?
-        .take(MOST_BYTES)
-        .read_to_end(&mut text)?;
-    Ok(text)
+    out.write(page.as_bytes())
 }

@@ -1,8 +1,12 @@
 //! Recording a trace while generating.
 
 use super::format::{Draft, Row, Seconds, Settings, Step, Token, Trace, VERSION};
+use super::texts;
 use crate::error::CliError;
-use pawl::{DraftTree, Engine, EngineOptions, ObservedRow, ObservedStep, Tokenizer};
+use crate::output::Target;
+use pawl::{DraftTree, Engine, EngineOptions, ObservedRow, ObservedStep};
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,14 +22,19 @@ impl Recorder {
     }
 
     /// Writes what was recorded.
-    pub(crate) fn write(&self, path: &Path, model: &Path, engine: &Engine) -> Result<(), CliError> {
+    pub(crate) fn write(
+        &self,
+        target: &Target,
+        model: &Path,
+        engine: &Engine,
+    ) -> Result<(), CliError> {
         let mut steps = self
             .0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         if let Some(tokenizer) = engine.tokenizer() {
-            add_texts(&mut steps, tokenizer);
+            texts::add(&mut steps, tokenizer);
         }
         let trace = Trace {
             version: VERSION,
@@ -36,8 +45,11 @@ impl Recorder {
             },
             steps,
         };
-        let text = serde_json::to_vec(&trace).map_err(|e| CliError::file(path, e))?;
-        std::fs::write(path, text).map_err(|e| CliError::file(path, e))
+        target.write_with(|file| -> std::io::Result<()> {
+            let mut file = BufWriter::new(File::create(file)?);
+            serde_json::to_writer(&mut file, &trace)?;
+            file.flush()
+        })
     }
 
     fn record(&self, step: &ObservedStep<'_>) {
@@ -69,6 +81,9 @@ fn row(observed: &ObservedRow<'_>) -> Row {
         request: observed.request().value(),
         past: observed.past(),
         prompt: observed.is_prefill(),
+        run: observed.run(),
+        branches: observed.branches(),
+        winner: observed.winner(),
         drafted: drafted.collect(),
         accepted: 0,
         drawn: drawn.collect(),
@@ -85,15 +100,5 @@ fn without_text(id: u32) -> Token {
     Token {
         id,
         text: String::new(),
-    }
-}
-
-fn add_texts(steps: &mut [Step], tokenizer: &dyn Tokenizer) {
-    let rows = steps.iter_mut().flat_map(|step| &mut step.rows);
-    for row in rows {
-        let drafted = row.drafted.iter_mut().map(|draft| &mut draft.token);
-        for token in drafted.chain(&mut row.drawn) {
-            token.text = tokenizer.decode(&[token.id], false).unwrap_or_default();
-        }
     }
 }

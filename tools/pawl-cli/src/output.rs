@@ -1,0 +1,131 @@
+//! Files that commands write: whole, or not at all.
+
+use crate::error::CliError;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use tempfile::{NamedTempFile, TempPath};
+
+/// Where a file goes.
+#[derive(Debug)]
+pub(crate) struct Target {
+    /// As it was given, for messages.
+    given: PathBuf,
+    /// The file to replace, through a link if it is one.
+    file: PathBuf,
+}
+
+impl Target {
+    /// Looks whether a file can be written there, before the work for it is done. Only regular files are replaced.
+    ///
+    /// # Errors
+    /// A folder, pipe, socket or device of that name, and a folder in which nothing can be made.
+    pub(crate) fn new(given: &Path) -> Result<Self, CliError> {
+        let wrong = |error| CliError::file(given, error);
+        let file = match std::fs::metadata(given) {
+            Ok(found) if found.is_file() => given.canonicalize().map_err(wrong)?,
+            Ok(_) => return Err(CliError::file(given, "is not a regular file")),
+            Err(error) if is_link(given) => return Err(wrong(error)),
+            Err(_) => std::path::absolute(given).map_err(wrong)?,
+        };
+        let target = Self {
+            given: given.to_path_buf(),
+            file,
+        };
+        // Made and let go again: what lies there until the end would stay if the process were killed.
+        target.beside()?;
+        Ok(target)
+    }
+
+    /// Whether it is this file, links followed.
+    pub(crate) fn is(&self, other: &Path) -> bool {
+        other.canonicalize().is_ok_and(|other| other == self.file)
+    }
+
+    /// Writes beside the target first, so that a failed write leaves an older file whole.
+    ///
+    /// # Errors
+    /// What keeps it from being written.
+    pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), CliError> {
+        let mut partial = self.beside()?;
+        let written = partial.write_all(bytes).and_then(|()| partial.flush());
+        written.map_err(|error| CliError::file(&self.given, error))?;
+        self.keep(partial.into_temp_path())
+    }
+
+    /// As [`write`](Self::write), by a function that opens the file itself.
+    ///
+    /// # Errors
+    /// What keeps it from being written.
+    pub(crate) fn write_with<E: ToString>(
+        &self,
+        write: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<(), CliError> {
+        let partial = self.beside()?.into_temp_path();
+        write(&partial).map_err(|error| CliError::file(&self.given, error))?;
+        self.keep(partial)
+    }
+
+    fn keep(&self, partial: TempPath) -> Result<(), CliError> {
+        let kept = partial.persist(&self.file);
+        kept.map_err(|error| CliError::file(&self.given, error.error))
+    }
+
+    fn beside(&self) -> Result<NamedTempFile, CliError> {
+        let folder = self.file.parent().unwrap_or(Path::new("."));
+        let mut file = tempfile::Builder::new();
+        file.prefix(".pawl-");
+        #[cfg(unix)]
+        file.permissions(<std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
+        let made = file.tempfile_in(folder);
+        made.map_err(|error| CliError::file(&self.given, error))
+    }
+}
+
+fn is_link(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let target = Target::new(&path).unwrap();
+        assert!(!path.exists(), "only looked at");
+        target.write(b"old").unwrap();
+        let failed = target.write_with(|partial| {
+            std::fs::write(partial, "ne").unwrap();
+            Err("no more")
+        });
+        assert!(failed.unwrap_err().to_string().contains("no more"));
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        Target::new(&path).unwrap().write(b"new").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(target.is(&folder.path().join("../").join(&path)));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_and_nothing_but_files_replaced() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("file"), "old").unwrap();
+        symlink(at("file"), at("link")).unwrap();
+        let target = Target::new(&at("link")).unwrap();
+        assert!(target.is(&at("file")) && target.is(&at("link")) && !target.is(folder.path()));
+        target.write(b"new").unwrap();
+        assert_eq!(std::fs::read(at("file")).unwrap(), b"new");
+        assert!(is_link(&at("link")));
+        symlink(at("absent"), at("dangling")).unwrap();
+        symlink("/dev/null", at("device")).unwrap();
+        for name in ["dangling", "device", ".", "file/x", "absent/x"] {
+            let refused = Target::new(&at(name)).unwrap_err().to_string();
+            assert!(refused.contains(name.trim_matches('.')), "{refused}");
+        }
+    }
+}
