@@ -1,5 +1,6 @@
 //! The engine over a stand-in for the graph: state after every step, and steps that fail in every place.
 
+mod ends;
 mod failures;
 mod kept;
 mod ngram;
