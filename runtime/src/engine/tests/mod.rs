@@ -4,6 +4,7 @@ mod ends;
 mod failures;
 mod kept;
 mod ngram;
+mod room;
 mod sources;
 mod stand_in;
 mod state;
