@@ -230,7 +230,8 @@ fn decide_row(
     })
 }
 
-/// Draws at every position up to the first draft that differs, and notes how close each draw was.
+/// Draws at every position up to the first draft that differs, or to the end of the request, and notes how close each
+/// draw was.
 fn draw(
     active: &Active,
     run: &Candidates,
@@ -239,25 +240,26 @@ fn draw(
     draws: &mut Vec<Draw>,
 ) -> (Drawn, Round) {
     let first = active.tokens.len();
+    let mut advance = active.cursor.plan();
     let draw = |node: Option<usize>| {
+        if advance.finish.is_some() {
+            return Err(None);
+        }
         let row = run.place(node).and_then(|place| logits.get(place));
         let row = row.copied().unwrap_or_default();
         let position = u64::try_from(first + draws.len()).unwrap_or(u64::MAX);
         let drawn = active.sampler.draw(row, position, scratch);
-        drawn.map(|drawn| {
-            let (token, margin) = (drawn.token, drawn.margin);
-            draws.push(Draw { token, margin });
-            token
-        })
+        let drawn = drawn.map_err(|error| Some(RequestError::sampling(&error)))?;
+        let (token, margin) = (drawn.token, drawn.margin);
+        let told = active.cursor.extend(&mut advance, token);
+        told.map_err(|error| Some(RequestError::text(&error)))?;
+        draws.push(Draw { token, margin });
+        Ok(token)
     };
     let verified = match verify_tree(&run.tree, &run.rows, draw) {
         Ok(verified) => verified,
-        Err(error) => {
-            return (
-                Drawn::Failed(RequestError::sampling(&error)),
-                Round::default(),
-            );
-        }
+        Err(None) => return (Drawn::Nothing, Round::default()),
+        Err(Some(error)) => return (Drawn::Failed(error), Round::default()),
     };
     let round = Round {
         source: active.proposal.source,
@@ -267,10 +269,7 @@ fn draw(
         rows: run.len(),
         winner: verified.row,
     };
-    match active.cursor.plan(&verified.tokens) {
-        Ok(advance) => (Drawn::Advance(advance), round),
-        Err(error) => (Drawn::Failed(RequestError::text(&error)), round),
-    }
+    (Drawn::Advance(advance), round)
 }
 
 /// The decisions as a participant of the step, and what callers are told once it is published.
@@ -308,7 +307,8 @@ pub(super) fn progress(
             draws,
             ran,
             arm: active.proposal.arm,
-            confidences: std::mem::take(&mut active.proposal.confidences),
+            // The step may yet be discarded.
+            confidences: active.proposal.confidences.clone(),
             why: active.proposal.why,
             next: policy,
             told,

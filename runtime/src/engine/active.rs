@@ -154,6 +154,14 @@ impl Active {
         self.reuse = Reuse::Continued;
     }
 
+    /// The step that was to take the state over was discarded: it waits with it again.
+    pub(super) fn gave_back(&mut self, kept: Kept, reuse: Reuse) {
+        self.resident = false;
+        self.reused = 0;
+        self.reuse = reuse;
+        self.continues = Some(kept);
+    }
+
     /// The most tokens it can ever have.
     pub(super) fn ceiling(&self) -> usize {
         self.ceiling

@@ -1,9 +1,10 @@
-//! Planning a step beside kept states: who takes one over, and which ones make room.
+//! Planning a step beside kept states: which ones make room.
 
 use super::active::Active;
 use super::core::Core;
 use super::kept::Kept;
 use crate::ids::RequestId;
+use crate::kv::{BlockId, Blocks};
 use crate::request::Reuse;
 use crate::schedule::{self, Deferral, Held, Limits, RequestView, StepPlan};
 use std::collections::HashSet;
@@ -13,7 +14,8 @@ const PATIENCE: usize = 64;
 
 impl Core {
     /// Plans a step. Kept states are evicted, oldest first, as long as some request waits that would be admitted if
-    /// nothing were kept; requests that are admitted take over the states they continue.
+    /// nothing were kept. That is done between steps, as when their owners drop them: it makes the room in which the plan
+    /// fits, and stands whatever becomes of the step.
     pub(super) fn admit(&mut self) -> StepPlan {
         let mut plan = self.plan_beside_kept();
         if !self.kept.is_empty() && !plan.deferred.is_empty() {
@@ -23,7 +25,6 @@ impl Core {
                 plan = self.plan_beside_kept();
             }
         }
-        self.take_over(&mut plan);
         plan
     }
 
@@ -35,14 +36,15 @@ impl Core {
         } else {
             Held::default()
         };
-        schedule::plan(
-            &views,
-            &Limits {
-                held,
-                free_blocks: self.composite.free_blocks(),
-                ..self.limits
-            },
-        )
+        schedule::plan(&views, &self.limits_beside(held))
+    }
+
+    pub(super) fn limits_beside(&self, held: Held) -> Limits {
+        Limits {
+            held,
+            free_blocks: self.composite.free_blocks(),
+            ..self.limits
+        }
     }
 
     /// The plan if no state were kept.
@@ -62,7 +64,10 @@ impl Core {
 
     fn view(&self, active: &Active) -> RequestView {
         let continued = active.continues.as_ref().filter(|_| !active.resident);
-        let brings = continued.map(|kept| self.composite.blocks(kept.id()).len());
+        let brings = continued.map(|kept| {
+            let [decoder, head] = self.composite.blocks(kept.id()).map(<[_]>::len);
+            Blocks { decoder, head }
+        });
         RequestView {
             brings,
             ..active.view()
@@ -72,18 +77,26 @@ impl Core {
     /// What kept states take of the pools. Blocks that a resident request uses as well are counted there.
     pub(super) fn held(&self) -> Held {
         let residents = self.requests.iter().filter(|active| active.resident);
-        let running: HashSet<_> = residents
-            .flat_map(|active| self.composite.blocks(active.id))
-            .collect();
-        let blocks: HashSet<_> = self
-            .kept
-            .iter()
-            .flat_map(|state| self.composite.blocks(state.id))
-            .collect();
+        let [running, running_head] = self.used(residents.map(|active| active.id));
+        let [kept, kept_head] = self.used(self.kept.iter().map(|state| state.id));
         Held {
             slots: self.kept.iter().count(),
-            blocks: blocks.difference(&running).count(),
+            blocks: Blocks {
+                decoder: kept.difference(&running).count(),
+                head: kept_head.difference(&running_head).count(),
+            },
         }
+    }
+
+    /// Blocks of the decoder's cache and of the head's that any of these use.
+    fn used(&self, requests: impl Iterator<Item = RequestId>) -> [HashSet<BlockId>; 2] {
+        let mut used = [HashSet::new(), HashSet::new()];
+        for request in requests {
+            for (used, blocks) in used.iter_mut().zip(self.composite.blocks(request)) {
+                used.extend(blocks);
+            }
+        }
+        used
     }
 
     /// The state to evict so that a request that waits beside kept states, and would not wait without them, comes in:
@@ -140,33 +153,6 @@ impl Core {
         if promised || self.kept.get(id).is_none() {
             active.start_afresh(Reuse::Gone);
         }
-    }
-
-    /// Gives kept states to the requests that were admitted with them.
-    fn take_over(&mut self, plan: &mut StepPlan) {
-        for row in plan.rows.iter_mut().filter(|row| row.new) {
-            let active = self.requests.iter_mut().find(|a| a.id == row.request);
-            let Some((active, kept)) = active.and_then(|a| {
-                let kept = a.continues.take()?;
-                Some((a, kept))
-            }) else {
-                continue;
-            };
-            match self.composite.transfer(kept.id(), active.id) {
-                Ok(()) => {
-                    self.kept.remove(kept.id());
-                    self.sources.transfer(kept.id(), active.id);
-                    active.took_over();
-                    row.new = false;
-                }
-                Err(error) => {
-                    tracing::error!(%error, request = active.id.value(), "a kept state was refused");
-                    active.start_afresh(Reuse::Gone);
-                }
-            }
-        }
-        // A row that was planned on a refused state must not run.
-        plan.rows.retain(|row| !row.new || row.past() == 0);
     }
 }
 

@@ -1,11 +1,13 @@
 //! Copies of states, made between steps: forks, images and what is restored from them.
 
+use super::active::Active;
 use super::client::Client;
 use super::core::Core;
 use super::draft::Cut;
 use super::kept::{Kept, KeptError, KeptState};
 use crate::ids::RequestId;
-use crate::schedule::Limits;
+use crate::kv::Blocks;
+use crate::schedule::RequestView;
 use crate::txn::{Reserved, StateImage, Step, StepError};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -117,10 +119,7 @@ impl Core {
         client: &Arc<Client>,
     ) -> Result<Kept, KeptError> {
         let id = client.fresh();
-        // The block that is filled in part is copied.
-        self.require_blocks(usize::from(
-            !tokens.len().is_multiple_of(self.limits.block_size.max(1)),
-        ))?;
+        self.require_blocks(self.composite.fork_blocks(source, tokens.len()))?;
         let committed = self.composite.tokens(source).unwrap_or(0);
         let step = self.composite.fork(source, id, tokens.len());
         publish(step)?;
@@ -150,7 +149,7 @@ impl Core {
         client: &Arc<Client>,
     ) -> Result<Kept, KeptError> {
         let id = client.fresh();
-        self.require_blocks(crate::kv::blocks_for(image.tokens, self.limits.block_size))?;
+        self.require_blocks(self.composite.image_blocks(image))?;
         publish(self.composite.restore(id, image))?;
         if let Some(head) = &image.head {
             self.sources.restore(id, &head.unread);
@@ -165,18 +164,21 @@ impl Core {
     }
 
     /// Running requests must be able to grow to their ceilings beside what is kept.
-    fn require_blocks(&self, needed: usize) -> Result<(), KeptError> {
-        let Limits { blocks, .. } = self.limits;
-        let running = self.requests.iter().filter(|active| active.resident);
-        let grown = running.map(|active| self.limits.worst_blocks(&active.view()));
-        let taken = grown.sum::<usize>() + self.held().blocks;
-        let free = blocks.saturating_sub(taken);
-        if blocks > 0 && needed > free {
-            return Err(KeptError::NoRoom {
-                reason: format!("{needed} cache blocks needed, {free} are free"),
-            });
+    fn require_blocks(&self, needed: Blocks) -> Result<(), KeptError> {
+        let views: Vec<RequestView> = self.requests.iter().map(Active::view).collect();
+        let free = self.limits_beside(self.held()).unclaimed(&views);
+        if needed.fit(free) {
+            return Ok(());
         }
-        Ok(())
+        let lack = |cache: &str, needed: usize, free: usize| {
+            format!("{needed} blocks of the {cache} needed, {free} are free")
+        };
+        let reason = if needed.decoder > free.decoder {
+            lack("cache", needed.decoder, free.decoder)
+        } else {
+            lack("draft head's cache", needed.head, free.head)
+        };
+        Err(KeptError::NoRoom { reason })
     }
 }
 

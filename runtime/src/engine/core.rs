@@ -190,7 +190,7 @@ fn limits(
         drafts_beside_prefill: state.captures_in_mixed_steps || state.fixed.is_empty(),
         slots: composite.capacity(),
         blocks,
-        free_blocks: blocks,
+        free_blocks: blocks.decoder,
         block_size,
         max_overtakes: MAX_OVERTAKES,
         held: Held::default(),

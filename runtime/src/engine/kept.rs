@@ -297,8 +297,18 @@ impl KeptStates {
     }
 
     pub(super) fn remove(&mut self, id: RequestId) -> Option<KeptState> {
+        self.take(id).map(|(_, state)| state)
+    }
+
+    /// Removes a state, and tells its place.
+    pub(super) fn take(&mut self, id: RequestId) -> Option<(usize, KeptState)> {
         let at = self.0.iter().position(|state| state.id == id)?;
-        Some(self.0.remove(at))
+        Some((at, self.0.remove(at)))
+    }
+
+    /// Puts a state back in the place from which it was taken.
+    pub(super) fn put(&mut self, at: usize, state: KeptState) {
+        self.0.insert(at.min(self.0.len()), state);
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) mod pools;
 mod running;
 mod stats;
 mod step;
+mod takeover;
 #[cfg(test)]
 mod tests;
 mod ticket;

@@ -4,7 +4,7 @@ use super::accept;
 use super::accept::{Candidates, Decided};
 use super::active::{Active, Delivered};
 use super::core::Core;
-use super::draft::{Drafted, Drafting, OPEN};
+use super::draft::{Drafted, Drafting, OPEN, Staged};
 use super::error::EngineError;
 use super::observe::StepTimes;
 use super::pack::{self, LogitsOf};
@@ -31,13 +31,13 @@ impl Core {
     /// # Errors
     /// The step was discarded; every request stands where it stood before.
     pub(super) fn step(&mut self) -> Result<Outcome, EngineError> {
-        let plan = self.plan();
+        let mut plan = self.plan();
         if plan.rows.is_empty() {
             return Ok(Outcome::Idle);
         }
         let now = Instant::now();
         let before = self.books();
-        let published = self.transact(&plan);
+        let published = self.attempt(&mut plan);
         if let Some(before) = before {
             self.check_books(&before, published.is_ok())?;
         }
@@ -84,6 +84,17 @@ impl Core {
         }
     }
 
+    /// The step, and the kept states that its requests take over with it.
+    fn attempt(&mut self, plan: &mut StepPlan) -> Result<Vec<Delivered>, EngineError> {
+        let taken = self.take_over(plan);
+        let published = self.transact(plan);
+        match &published {
+            Ok(_) => self.keep_taken(taken),
+            Err(_) => self.give_back(taken),
+        }
+        published
+    }
+
     /// Reserve, run, accept, draft, commit. Returning early drops the step, which discards it.
     fn transact(&mut self, plan: &StepPlan) -> Result<Vec<Delivered>, EngineError> {
         let rows = self.pack(plan);
@@ -119,16 +130,19 @@ impl Core {
         let found = (&*outputs, model.decoder.vocab());
         let mut decided = accept::decide(plan, &rows, requests, found, scratch);
         let start = Instant::now();
-        governor.choose(&mut decided, requests, sources);
+        let staged = Staged::new(sources, governor);
+        staged
+            .governor
+            .choose(&mut decided, requests, staged.sources);
         let mut by_source = Vec::new();
-        sources.propose(&mut Drafting {
+        staged.sources.propose(&mut Drafting {
             step: &mut step,
             rows: &mut decided,
             requests,
             hidden: &outputs.hidden,
             scratch,
             vocab: model.decoder.vocab(),
-            governor,
+            governor: staged.governor,
             passes: &mut draft_passes,
             spent: &mut by_source,
         })?;
@@ -137,7 +151,7 @@ impl Core {
         let keeps: Vec<Keep> = decided.iter().map(Decided::keep).collect();
         let (progress, delivered) = accept::progress(decided, requests);
         step.join(Box::new(progress));
-        step.join(Box::new(sources));
+        step.join(Box::new(staged));
 
         let start = Instant::now();
         let step = step.accept(&keeps).and_then(|step| step.validate());

@@ -9,8 +9,10 @@ use super::pool_usage::PoolUsage;
 use super::step::Outcome;
 use super::ticket::Ticket;
 use crate::ids::RequestId;
-use crate::request::Prepared;
+use crate::request::{Prepared, RequestError};
 use crate::speculate::SpeculationStats;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -49,8 +51,28 @@ pub(super) struct Submission {
 /// Runs until a shutdown or until every handle is gone.
 /// `totals` shows how well drafts did.
 pub(super) fn run(mut core: Core, commands: &Receiver<Command>, totals: &Mutex<SpeculationStats>) {
+    let caught = catch_unwind(AssertUnwindSafe(|| work(&mut core, commands, totals)));
+    let reason = match caught {
+        Ok(None) => return,
+        Ok(Some(reason)) => reason,
+        Err(panic) => format!("its thread panicked: {}", panic_text(&*panic)),
+    };
+    tracing::info!(reason, "the engine stops");
+    // The pools may be what a panic left, so nothing but the events is touched.
+    let error = RequestError::from(&EngineError::Stopped { reason });
+    for active in &mut core.requests {
+        active.fail(error.clone());
+    }
+}
+
+/// Steps until the engine is to end; tells why, or nothing where every request knows already.
+fn work(
+    core: &mut Core,
+    commands: &Receiver<Command>,
+    totals: &Mutex<SpeculationStats>,
+) -> Option<String> {
     let mut failures = 0;
-    while take_commands(&mut core, commands) {
+    while take_commands(core, commands) {
         let outcome = core.step();
         totals
             .lock()
@@ -61,7 +83,7 @@ pub(super) fn run(mut core: Core, commands: &Receiver<Command>, totals: &Mutex<S
             Err(error @ EngineError::Invariant { .. }) => {
                 tracing::error!(%error, "the engine stops");
                 core.fail_all(&error);
-                return;
+                return None;
             }
             Err(error) => {
                 failures += 1;
@@ -73,9 +95,14 @@ pub(super) fn run(mut core: Core, commands: &Receiver<Command>, totals: &Mutex<S
             }
         }
     }
-    core.fail_all(&EngineError::Stopped {
-        reason: "it was shut down".to_owned(),
-    });
+    Some("it was shut down".to_owned())
+}
+
+/// What a panic said.
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a message")
 }
 
 /// Takes what has arrived, and waits for something when there is nothing to run. `false` ends the thread.

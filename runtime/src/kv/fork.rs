@@ -9,6 +9,11 @@ use crate::ids::RequestId;
 use crate::txn::Seat;
 
 impl KvPool {
+    /// Blocks that a table of its own for the first `tokens` positions of another takes: the one that is filled in part.
+    pub(crate) fn fork_blocks(&self, tokens: usize) -> usize {
+        usize::from(!tokens.is_multiple_of(self.block_size))
+    }
+
     /// Gives `to` the first `tokens` positions of `from`, with at most one block more than before in use. The result is
     /// the reservation of one admission, which keeps them all when it is published; dropping it undoes it.
     ///
@@ -33,7 +38,7 @@ impl KvPool {
             });
         }
         let shared = tokens / self.block_size;
-        let needed = usize::from(!tokens.is_multiple_of(self.block_size));
+        let needed = self.fork_blocks(tokens);
         let mut taken = table.blocks.get(..shared).unwrap_or_default().to_vec();
         let tail = table.blocks.get(shared).copied();
         let free = self.blocks.free().len();

@@ -6,6 +6,7 @@
 mod blocks;
 mod branches;
 mod candidate;
+mod demand;
 mod error;
 mod fork;
 mod image;
@@ -15,6 +16,7 @@ mod reservation;
 mod tests;
 
 pub(crate) use blocks::BlockId;
+pub(crate) use demand::Blocks;
 pub(crate) use error::KvError;
 pub(crate) use pool::{BlockTable, KeysValues, KvPool};
 pub(crate) use reservation::{KvReservation, KvRow, PagedBinding, blocks_for};

@@ -195,16 +195,23 @@
 //! *transfer* gives a resident to a request that is not one. Both check everything first and cannot fail after that.
 //! A *fork* and a *restore* are steps of one row whose run is a copy: they admit a request with the state of another, or with
 //! one that was saved, and pass through the same phases. A fork shares the blocks that are full and copies the one that is
-//! not, the row of every bank, and the cache of a draft head likewise.
+//! not, the row of every bank, and the cache of a draft head likewise. A head that is behind its decoder has other blocks
+//! filled in part, so a fork that takes no block of the decoder's cache may take one of the head's.
 //!
-//! Kept states count against slots and blocks: a request is admitted only when all residents at their ceilings, its own
-//! included, fit beside them. Where it would fit without them, they are released, oldest first; its own it takes over.
+//! Kept states count against slots and the blocks of both caches: a request is admitted, and a state kept, only when all
+//! residents at their ceilings fit beside it in either of them (`Limits::unclaimed`). Where a request would fit without kept
+//! states, they are released, oldest first. That is done between steps and stands, whatever becomes of the step after it.
+//!
+//! A request takes its own state over as part of its first step: the transfer is made before the step and undone if the step
+//! is discarded, so no state is lost to a request that never ran.
 //!
 //! # Who may commit
 //!
 //! Pools are owned by the composite and reachable through a step only. Their committing methods ask for a permit, which
 //! the transaction alone can make: for a step from the proof that only the prepared phase gives, and between steps for a
-//! release and a transfer. A participant leaves a step by exactly one of two exits, publish or discard.
+//! release and a transfer. A participant leaves a step by exactly one of two exits, publish or discard. Sources of drafts and
+//! what governs them act before the decisions are made, so they are given their exits first and are seated later: what a
+//! source has staged, and what was chosen for the next step, is taken back with the step.
 //!
 //! # Assumptions
 //!
@@ -214,6 +221,6 @@
 //!   where the platform's matrix products keep to that: what verifies drafts computes what decoding computes.
 //! * The host can read and write the tensors, or there is a commit graph for each that captures; a pool is not built
 //!   otherwise.
-//! * The planner admits a request only when the blocks of all residents at their ceilings fit the cache, so growing
+//! * The planner admits a request only when the blocks of all residents at their ceilings fit both caches, so growing
 //!   tables does not fail; if it did, the step would not be reserved and nothing would change.
 //! * In builds with debug assertions, rows a step must write and checkpoints it may not read are filled with NaN, or -1 for ids.

@@ -3,7 +3,7 @@
 use super::available::available_memory;
 use super::contract::{Contract, GraphContract};
 use super::options::LoadOptions;
-use super::spec::{PagedSpec, StateSpec};
+use super::spec::PagedSpec;
 use super::tensor_spec::DataType;
 use crate::error::LoadError;
 use crate::limits::CACHE_BYTES;
@@ -19,6 +19,9 @@ const DEFAULT_SCHEDULED_TOKENS: usize = 2048;
 
 /// Rows of a step that there is always room for where it costs little, so that few requests can branch.
 pub(super) const TREE_ROWS: usize = 8;
+
+/// Bytes of staging that are little for any model.
+const LITTLE_STAGING: u64 = 16 << 20;
 
 /// Bytes of a float32 element.
 const FLOAT: u64 = 4;
@@ -90,7 +93,7 @@ impl Limits {
             .iter()
             .filter_map(|f| Some(f.checkpoints.as_ref()?.count))
             .max();
-        let rows = step_rows(state, slots);
+        let rows = step_rows(&contract.decoder, slots);
         Ok(Self {
             slots,
             checkpoint_rows: rows,
@@ -105,12 +108,31 @@ impl Limits {
 
 /// Rows of one step. A tree of drafts takes several of them for one request: there is room for a few where staging is
 /// small, in transitions. Where each slot of it is a full state, or nothing is captured, it is not made wider.
-fn step_rows(state: &StateSpec, slots: usize) -> usize {
-    let update = state.fixed.iter().all(|fixed| {
+fn step_rows(graph: &GraphContract, slots: usize) -> usize {
+    let fixed = &graph.state.fixed;
+    let update = fixed.iter().all(|fixed| {
         let checkpoints = fixed.checkpoints.as_ref();
         checkpoints.is_some_and(|spec| spec.form == CheckpointForm::Update)
     });
-    if update { slots.max(TREE_ROWS) } else { slots }
+    if !update {
+        return slots;
+    }
+    let tensors = || fixed.iter().zip(element_sizes(graph));
+    let committed = sum(tensors().map(|(fixed, size)| product(&fixed.row_shape, size)));
+    let row = sum(tensors().map(|(fixed, size)| {
+        let checkpoints = fixed.checkpoints.as_ref()?;
+        product(&[checkpoints.count, checkpoints.width], size)
+    }));
+    staged_rows(slots, committed.unwrap_or(0), row.unwrap_or(u64::MAX))
+}
+
+/// Rows that are staged in transitions: one for each request, and where requests are few, more for branches of drafts. The
+/// staging of these is no larger than the state of one request, or little, so that two banks and staging stay within
+/// three times the states; `row` is what one row stages.
+pub(super) fn staged_rows(slots: usize, committed: u64, row: u64) -> usize {
+    let most = committed.max(LITTLE_STAGING) / row.max(1);
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    slots.max(TREE_ROWS.min(most))
 }
 
 /// Blocks that fit so many bytes.

@@ -1,7 +1,7 @@
 //! How much state a model keeps, from its configuration alone.
 
 use super::info::operator_name;
-use super::plan::{Bytes, DEFAULT_BATCH, TREE_ROWS, bank_rows};
+use super::plan::{Bytes, DEFAULT_BATCH, bank_rows, staged_rows};
 use super::source::with_file;
 use super::spec::transition_width;
 use crate::error::LoadError;
@@ -108,6 +108,8 @@ pub struct StateBytes {
     pub committed: u64,
     /// Both banks and the zero row, which all requests share.
     pub banks: u64,
+    /// Of these the zero row: as large as the state of one request, however many there are.
+    pub zero_row: u64,
     /// Staging of checkpoints of the form `state`.
     pub state_checkpoints: u64,
     /// Staging of checkpoints of the form `update`.
@@ -252,18 +254,21 @@ fn totals(
     };
     let (committed, update) = (sum(|group| group.committed)?, sum(|group| group.update)?);
     let (rows, window) = (u64::try_from(requests).ok()?, u64::from(window));
-    let branching = u64::try_from(TREE_ROWS).ok()?;
+    let staged = staged_rows(requests, committed, update.checked_mul(window)?);
+    let staged = u64::try_from(staged).ok()?;
     let all = StateBytes {
         committed: committed.checked_mul(rows)?,
         banks: committed.checked_mul(u64::try_from(bank_rows(requests)).ok()?)?,
+        zero_row: committed,
         state_checkpoints: product([committed, window, rows].into_iter())?,
-        update_checkpoints: product([update, window, rows.max(branching)].into_iter())?,
+        update_checkpoints: product([update, window, staged].into_iter())?,
     };
     let one = StateBytes {
         committed,
         banks: all.banks.div_ceil(rows.max(1)),
+        zero_row: all.zero_row.div_ceil(rows.max(1)),
         state_checkpoints: committed.checked_mul(window)?,
-        update_checkpoints: update.checked_mul(window)?,
+        update_checkpoints: all.update_checkpoints.div_ceil(rows.max(1)),
     };
     Some((one, all))
 }
@@ -360,10 +365,12 @@ impl fmt::Display for StatePlan {
         write!(
             f,
             "update:{window} takes {:.1} % of state:{window}; beyond the committed state, banks and staging take {:.2} times \
-             as much with update:{window}, {:.2} times with state:{window}",
+             as much with update:{window}, {:.2} times with state:{window}; {:.2} of it is the zero row, which does not grow \
+             with the requests",
             ratio(one.update_checkpoints, one.state_checkpoints) * 100.0,
             one.update_overhead(),
             one.state_overhead(),
+            ratio(one.zero_row, one.committed),
         )?;
         match &self.cache {
             Some(cache) => write!(f, "\n{cache}"),

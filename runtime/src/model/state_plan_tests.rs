@@ -51,6 +51,26 @@ fn both_forms_of_a_large_hybrid_come_out_as_by_hand() {
     }
 }
 
+/// Second bank, staging and all: at most twice the state of each request beyond the state. The zero row is a fixed cost, of
+/// one state for any number of requests; from two requests on the bound holds with it.
+#[test]
+fn banks_and_staging_are_bounded_for_every_number_of_requests() {
+    for text in [
+        HYBRID.to_owned(),
+        HYBRID.replace("\"bfloat16\"", "\"float32\""),
+    ] {
+        for requests in [1, 2, 4, 16] {
+            let plan = plan_of(&text, 8, requests).unwrap();
+            let (one, all) = (plan.per_request, plan.all_requests);
+            assert_eq!(all.zero_row, one.committed);
+            let beyond = all.banks + all.update_checkpoints - all.committed;
+            assert!(beyond - all.zero_row <= 2 * all.committed, "{plan}");
+            assert!(requests == 1 || beyond <= 2 * all.committed, "{plan}");
+            assert!(plan.to_string().contains("is the zero row"), "{plan}");
+        }
+    }
+}
+
 #[test]
 fn window_and_requests_count() {
     let (eight, three) = (
@@ -62,7 +82,8 @@ fn window_and_requests_count() {
     assert_eq!(three.all_requests.banks, 11 * three.per_request.committed);
     assert_eq!(
         eight.per_request.update_checkpoints,
-        8 * (CAPSULE + 2 * VALUES)
+        7 * 8 * (CAPSULE + 2 * VALUES),
+        "branches of drafts stage no more than a state"
     );
     assert_eq!(
         three.all_requests.update_checkpoints,

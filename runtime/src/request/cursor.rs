@@ -50,7 +50,7 @@ impl From<FinishReason> for Finish {
     }
 }
 
-/// What a run of accepted tokens would do; a value, to be applied or dropped.
+/// What a run of accepted tokens would do; a value, to be grown, then applied or dropped.
 #[derive(Debug)]
 pub(crate) struct Advance {
     /// The accepted tokens that count: those after the one that ends the request do not.
@@ -83,28 +83,34 @@ impl Cursor {
         }
     }
 
-    /// What accepting these tokens, in order, would do. Any grouping of the same tokens into runs
-    /// gives the same text and the same end.
-    pub(crate) fn plan(&self, accepted: &[u32]) -> Result<Advance, TokenizerError> {
-        let mut advance = Advance {
-            tokens: Vec::with_capacity(accepted.len()),
+    /// A plan of no tokens yet.
+    pub(crate) fn plan(&self) -> Advance {
+        Advance {
+            tokens: Vec::new(),
             text: String::new(),
             finish: None,
             output: self.output.clone(),
             from: self.generated,
-        };
-        if self.finish.is_some() {
-            return Ok(advance);
         }
-        for (generated, &token) in (self.generated + 1..).zip(accepted) {
-            advance.tokens.push(token);
-            let output = &mut advance.output;
-            advance.finish = output.accept(&self.rules, token, generated, &mut advance.text)?;
-            if advance.finish.is_some() {
-                break;
-            }
+    }
+
+    /// Adds an accepted token to a plan; one after the end adds nothing. Any grouping of the same tokens into plans gives
+    /// the same text and the same end.
+    ///
+    /// # Errors
+    /// Tokens whose text cannot be made. The plan is what it was.
+    pub(crate) fn extend(&self, advance: &mut Advance, token: u32) -> Result<(), TokenizerError> {
+        if self.finish.is_some() || advance.finish.is_some() {
+            return Ok(());
         }
-        Ok(advance)
+        let planned = u64::try_from(advance.tokens.len()).unwrap_or(u64::MAX);
+        let generated = self.generated.saturating_add(planned).saturating_add(1);
+        let (mut output, mut text) = (advance.output.clone(), String::new());
+        advance.finish = output.accept(&self.rules, token, generated, &mut text)?;
+        advance.output = output;
+        advance.text.push_str(&text);
+        advance.tokens.push(token);
+        Ok(())
     }
 
     /// Whether a plan was made for this cursor as it is now.

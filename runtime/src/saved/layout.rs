@@ -3,6 +3,7 @@
 use crate::device::ElementType;
 use crate::model::spec::{PagedSpec, StateSpec};
 use crate::model::{Fingerprint, Model};
+use genai_config_schema::StateOperator;
 use safetensors::Dtype;
 
 /// Names and shapes of everything that a request of one engine keeps.
@@ -29,6 +30,8 @@ pub(super) struct FixedLayout {
     /// Shape of a row.
     pub(super) shape: Vec<usize>,
     pub(super) element: ElementType,
+    /// For a history of token ids: the one that stands before the first token.
+    pub(super) fresh_id: Option<u32>,
 }
 
 impl FixedLayout {
@@ -42,6 +45,19 @@ impl FixedLayout {
             ElementType::I32 => Dtype::I32,
             ElementType::I8 => Dtype::I8,
         }
+    }
+
+    /// The first element of a history of token ids, little-endian, that is no id below `vocab` nor the fresh one.
+    pub(super) fn foreign_id(&self, bytes: &[u8], vocab: u32) -> Option<i64> {
+        let fresh = self.fresh_id?;
+        let id = |bytes: &[u8]| match *bytes {
+            [a, b, c, d] => Some(i64::from(i32::from_le_bytes([a, b, c, d]))),
+            [a, b, c, d, e, f, g, h] => Some(i64::from_le_bytes([a, b, c, d, e, f, g, h])),
+            _ => None,
+        };
+        let known = |id: &i64| (0..i64::from(vocab)).contains(id) || *id == i64::from(fresh);
+        let ids = bytes.chunks_exact(self.element.size()).filter_map(id);
+        ids.into_iter().find(|id| !known(id))
     }
 
     /// The bytes of a row in the other order of the two, little-endian and the machine's.
@@ -82,6 +98,8 @@ impl Layout {
                     name: format!("fixed.{}", fixed.input),
                     shape: fixed.row_shape.clone(),
                     element: fixed.element,
+                    fresh_id: (fixed.operator == StateOperator::TokenHistory)
+                        .then_some(fixed.fresh),
                 })
                 .collect(),
             cache: paged(state, "cache"),

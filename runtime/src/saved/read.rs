@@ -89,8 +89,16 @@ impl Contents<'_> {
         let ids = self.tokens(layout)?;
         let fixed = layout.fixed.iter();
         let fixed = fixed.map(|fixed| {
-            let bytes = self.tensor(&fixed.name, fixed.dtype(), &fixed.shape);
-            bytes.map(|bytes| fixed.swapped(bytes))
+            let bytes = self.tensor(&fixed.name, fixed.dtype(), &fixed.shape)?;
+            match fixed.foreign_id(bytes, layout.vocab) {
+                None => Ok(fixed.swapped(bytes)),
+                Some(id) => Err(StateFileError::other_model(
+                    self.path,
+                    &fixed.name,
+                    format!("ids below {}", layout.vocab),
+                    id.to_string(),
+                )),
+            }
         });
         let cache = match &layout.cache {
             Some(cache) => self.cache(cache, ids.len())?,

@@ -14,6 +14,9 @@ use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
 
+/// What a history holds before the first token: no id of the vocabulary.
+const FRESH: u32 = 1 << 24;
+
 fn cache(kind: &str, layers: usize) -> CacheLayout {
     let name = |l, part| format!("{kind}.past.{l}.{part}");
     CacheLayout {
@@ -45,6 +48,7 @@ fn fixed(name: &str, shape: &[usize], element: ElementType) -> FixedLayout {
         name: format!("fixed.{name}"),
         shape: shape.to_vec(),
         element,
+        fresh_id: (element == ElementType::I64).then_some(FRESH),
     }
 }
 
@@ -69,7 +73,7 @@ fn image(tokens: usize) -> StateImage {
         fixed: vec![
             row(&floats(6, 1.0)),
             row(&floats(8, f32::MIN_POSITIVE)),
-            [49i64, 1 << 40].map(i64::to_ne_bytes).concat(),
+            [49i64, i64::from(FRESH)].map(i64::to_ne_bytes).concat(),
         ],
         cache: vec![layer(tokens, 100.0), layer(tokens, 200.0)],
         head: Some(HeadImage {
@@ -120,7 +124,8 @@ fn ids_are_saved_as_ids() {
     let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     let ids = file.tensor("fixed.ids").unwrap();
     assert_eq!((ids.dtype(), ids.shape()), (Dtype::I64, &[2][..]));
-    assert_eq!(ids.data(), [49i64, 1 << 40].map(i64::to_le_bytes).concat());
+    let expected = [49i64, i64::from(FRESH)].map(i64::to_le_bytes);
+    assert_eq!(ids.data(), expected.concat());
     let mut other = layout();
     other.fixed[2].element = ElementType::I32;
     let (_, message) = refused(&path, &other);
@@ -361,4 +366,33 @@ fn a_saved_state_has_the_permissions_of_any_new_file() {
     fs::write(&other, "").unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
     assert_eq!(mode(&path), mode(&other));
+}
+
+#[test]
+fn ids_of_a_history_that_do_not_exist_are_refused() {
+    for (id, fits) in [
+        (0, true),
+        (49, true),
+        (i64::from(FRESH), true),
+        (50, false),
+        (-1, false),
+        (1 << 40, false),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.state");
+        let mut image = image(4);
+        image.fixed[2] = [49i64, id].map(i64::to_ne_bytes).concat();
+        write(&path, &layout(), &TOKENS, &image).unwrap();
+        if fits {
+            assert_eq!(read(&path, &layout()).unwrap().1, image);
+            continue;
+        }
+        let (code, message) = refused(&path, &layout());
+        assert_eq!(code, ErrorCode::StateForeign);
+        let (key, found) = ("fixed.ids", format!("{id}, expected ids below 50"));
+        assert!(
+            message.contains(key) && message.contains(&found),
+            "{message}"
+        );
+    }
 }

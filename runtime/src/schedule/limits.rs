@@ -1,7 +1,7 @@
 //! What a plan is made from.
 
 use crate::ids::RequestId;
-use crate::kv::blocks_for;
+use crate::kv::{Blocks, blocks_for};
 
 /// One unfinished request, as planning sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(crate) struct RequestView {
     pub(crate) overtaken: usize,
     /// Blocks of the kept state that it takes over, with its slot, when it is admitted; `None` for a request that
     /// starts from nothing. What it takes over is part of [`Limits::held`].
-    pub(crate) brings: Option<usize>,
+    pub(crate) brings: Option<Blocks>,
 }
 
 /// What states that outlived their requests take of the pools.
@@ -35,8 +35,8 @@ pub(crate) struct RequestView {
 pub(crate) struct Held {
     /// Slots of fixed state.
     pub(crate) slots: usize,
-    /// Blocks of the paged cache that no resident request uses.
-    pub(crate) blocks: usize,
+    /// Blocks of the caches that no resident request uses.
+    pub(crate) blocks: Blocks,
 }
 
 impl RequestView {
@@ -63,9 +63,9 @@ pub(crate) struct Limits {
     pub(crate) drafts_beside_prefill: bool,
     /// Requests that can be resident.
     pub(crate) slots: usize,
-    /// Blocks of the paged cache; 0 for a model without one.
-    pub(crate) blocks: usize,
-    /// How many of them nobody uses now. Only branches ask: requests are admitted by what they can grow to.
+    /// Blocks of the caches; 0 for a model without them.
+    pub(crate) blocks: Blocks,
+    /// How many of the decoder's nobody uses now. Only branches ask: requests are admitted by what they can grow to.
     pub(crate) free_blocks: usize,
     /// Tokens per block.
     pub(crate) block_size: usize,
@@ -81,9 +81,24 @@ impl Limits {
         (self.max_scheduled_tokens / 4).max(1)
     }
 
-    /// Blocks a request needs at its ceiling; 0 for a model without a paged cache.
-    pub(crate) fn worst_blocks(&self, view: &RequestView) -> usize {
-        self.cache_blocks(view.ceiling.max(view.past + view.pending))
+    /// Blocks a request needs at its ceiling. A head reads no token that its decoder does not.
+    pub(super) fn worst_blocks(&self, view: &RequestView) -> Blocks {
+        let tokens = view.ceiling.max(view.past + view.pending);
+        Blocks {
+            decoder: held_by(tokens, self.blocks.decoder, self.block_size),
+            head: held_by(tokens, self.blocks.head, self.block_size),
+        }
+    }
+
+    /// Blocks that can be given away, so that every resident among `requests` can still grow to its ceiling beside what is
+    /// kept. Whoever admits a request or keeps a state asks here; then no step lacks blocks.
+    pub(crate) fn unclaimed<'a>(
+        &self,
+        requests: impl IntoIterator<Item = &'a RequestView>,
+    ) -> Blocks {
+        let residents = requests.into_iter().filter(|view| view.resident);
+        let grown: Blocks = residents.map(|view| self.worst_blocks(view)).sum();
+        self.blocks.without(grown + self.held.blocks)
     }
 
     /// Drafts that one row of a request can use.
@@ -96,7 +111,7 @@ impl Limits {
     /// Blocks that a row takes beyond what its request has.
     pub(super) fn row_blocks(&self, view: &RequestView, tokens: usize) -> usize {
         let owned = match view.brings {
-            Some(brings) => brings,
+            Some(brings) => brings.decoder,
             None => blocks_for(view.past, self.block_size),
         };
         self.cache_blocks(view.past + tokens).saturating_sub(owned)
@@ -108,20 +123,25 @@ impl Limits {
         self.cache_blocks(view.past + tokens).saturating_sub(shared)
     }
 
-    /// Blocks that hold so many tokens; 0 for a model without a paged cache.
+    /// Blocks of the decoder's cache that hold so many tokens.
     fn cache_blocks(&self, tokens: usize) -> usize {
-        if self.blocks == 0 {
-            return 0;
-        }
-        blocks_for(tokens, self.block_size)
+        held_by(tokens, self.blocks.decoder, self.block_size)
     }
 
     /// The most tokens one request can have, alone in the cache; callers cut ceilings here and refuse longer prompts.
     pub(crate) fn most_tokens(&self) -> usize {
-        if self.blocks == 0 {
+        if self.blocks.decoder == 0 {
             usize::MAX
         } else {
-            self.blocks.saturating_mul(self.block_size)
+            self.blocks.decoder.saturating_mul(self.block_size)
         }
     }
+}
+
+/// Blocks that hold so many tokens in a cache of `blocks` blocks; 0 where there is no such cache.
+fn held_by(tokens: usize, blocks: usize, block_size: usize) -> usize {
+    if blocks == 0 {
+        return 0;
+    }
+    blocks_for(tokens, block_size)
 }

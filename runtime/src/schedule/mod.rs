@@ -8,8 +8,8 @@
 //!   whole or not at all, in order. Reserving the step takes every row's own blocks first, and whatever a branch takes is
 //!   given back, or is the request's own growth, before anybody else asks: so branches need no promise and break none.
 //! * **Growth never fails.** The cache grows block by block, but a request is admitted only when the blocks of *all*
-//!   residents at their ceilings, its own included, fit the cache. There is no preemption.
-//! * **Kept states count.** A state that outlived its request holds its slot and its blocks. The request that continues it
+//!   residents at their ceilings, its own included, fit the caches. There is no preemption.
+//! * **Kept states count.** A state that outlived its request holds its slot and its blocks, the draft head's included. The request that continues it
 //!   takes them over and needs only what it will grow by. Evicting kept states for others is the caller's business.
 //! * **Deferral is bounded.** A prompt that does not fit yet does not hide later ones that do, until it has been
 //!   overtaken [`Limits::max_overtakes`] times; then nothing is admitted before it.

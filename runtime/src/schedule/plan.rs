@@ -260,28 +260,26 @@ struct Admission<'a> {
 
 impl<'a> Admission<'a> {
     fn choose(requests: &'a [RequestView], limits: &Limits, plan: &mut StepPlan) -> Self {
-        let residents = requests.iter().filter(|view| view.resident);
-        let running = residents.clone().count();
+        let running = requests.iter().filter(|view| view.resident).count();
         let mut slots = limits.slots.saturating_sub(running + limits.held.slots);
-        let grown: usize = residents.map(|view| limits.worst_blocks(view)).sum();
-        let mut blocks = limits.blocks.saturating_sub(grown + limits.held.blocks);
+        let mut blocks = limits.unclaimed(requests);
         let mut fitting = Vec::new();
         let mut closed = None;
         for view in requests.iter().filter(|view| !view.resident) {
             let worst = limits.worst_blocks(view);
-            if worst > limits.blocks {
+            if !worst.fit(limits.blocks) {
                 plan.unserviceable.push(view.request);
                 continue;
             }
             let new_slots = usize::from(view.brings.is_none());
-            let new_blocks = worst.saturating_sub(view.brings.unwrap_or(0));
+            let new_blocks = worst.without(view.brings.unwrap_or_default());
             let refused = closed
                 .or((new_slots > slots).then_some(Deferral::Slots))
-                .or((new_blocks > blocks).then_some(Deferral::Blocks));
+                .or((!new_blocks.fit(blocks)).then_some(Deferral::Blocks));
             match refused {
                 None => {
                     slots -= new_slots;
-                    blocks -= new_blocks;
+                    blocks = blocks.without(new_blocks);
                     fitting.push(view);
                 }
                 Some(reason) => {

@@ -54,30 +54,42 @@ pub(crate) fn verify<E>(
 /// those at its canonical place. Only nodes in `rows` can be followed. The token drawn is produced whether or not it is a
 /// child, so a tree changes no token either, however its nodes were chosen.
 ///
+/// A draw after the first that fails ends the walk before it: the tokens drawn so far stand, and the draft that the last
+/// of them equals is not kept, as if it had not been run. So what fails beyond the end of a request does not matter, and
+/// what fails before it fails again as the first draw of a later step.
+///
 /// # Errors
-/// The first draw that fails.
+/// The first draw, if it fails.
 pub(crate) fn verify_tree<E>(
     tree: &DraftTree,
     rows: &Rows,
     mut draw: impl FnMut(Option<usize>) -> Result<u32, E>,
 ) -> Result<Verified, E> {
     let mut tokens = Vec::new();
-    let mut at = None;
+    let (mut above, mut at) = (None, None);
+    let mut cut = false;
     loop {
-        let token = draw(at)?;
+        let token = match draw(at) {
+            Ok(token) => token,
+            Err(error) if tokens.is_empty() => return Err(error),
+            Err(_) => {
+                (at, cut) = (above, true);
+                break;
+            }
+        };
         tokens.push(token);
         let child = tree.child(at, token);
         let Some(next) = child.filter(|child| rows.canonical(*child).is_some()) else {
             break;
         };
-        at = Some(next);
+        (above, at) = (at, Some(next));
     }
     let accepted = tokens.len() - 1;
     let place = at.and_then(|node| rows.canonical(node));
     Ok(Verified {
         tokens,
         accepted,
-        evaluated: accepted + usize::from(rows.has_below(tree, at)),
+        evaluated: accepted + usize::from(!cut && rows.has_below(tree, at)),
         row: place.map_or(0, |(row, _)| row),
     })
 }
@@ -175,10 +187,38 @@ mod tests {
     fn a_failed_draw_ends_it() {
         let tree = DraftTree::chain([1, 2]);
         let failing = |at| if at == Some(0) { Err("no") } else { Ok(1) };
-        assert_eq!(verify_tree(&tree, &Rows::of(&tree), failing), Err("no"));
-        assert_eq!(
-            verify(&[1, 2], |i| if i == 1 { Err("no") } else { Ok(1) }),
-            Err("no")
-        );
+        let found = verify_tree(&tree, &Rows::of(&tree), failing).unwrap();
+        assert_eq!((&found.tokens[..], found.accepted), (&[1][..], 0));
+        assert_eq!((found.evaluated, found.row), (0, 0));
+        let first = |at: Option<usize>| if at.is_none() { Err("no") } else { Ok(1) };
+        assert_eq!(verify_tree(&tree, &Rows::of(&tree), first), Err("no"));
+    }
+
+    proptest! {
+        /// What is drawn before a failure is what is drawn where the rest of the tree is not there.
+        #[test]
+        fn a_failure_cuts_the_walk(
+            tree in trees(24, 3), take in 0_usize..9, salt in any::<u64>(), good in 1_usize..6,
+        ) {
+            let paths = super::super::tree::tests::paths(&tree);
+            let rows = Rows::of(&tree).take(take);
+            let token = |at: Option<usize>| target(salt, at.map_or(&[], |node| &paths[node]));
+            let whole = verify_tree(&tree, &rows, |at| Ok::<_, ()>(token(at))).unwrap();
+            let mut draws = 0;
+            let cut = verify_tree(&tree, &rows, |at| {
+                draws += 1;
+                if draws > good { Err(()) } else { Ok(token(at)) }
+            });
+            let cut = cut.unwrap();
+            if whole.tokens.len() <= good {
+                prop_assert_eq!(cut, whole);
+                return Ok(());
+            }
+            prop_assert_eq!(&cut.tokens[..], &whole.tokens[..good]);
+            prop_assert_eq!((cut.accepted, cut.evaluated), (good - 1, good - 1));
+            let held: Vec<_> = rows.row(cut.row).iter().take(good - 1).collect();
+            let held: Vec<_> = held.into_iter().map(|node| tree.token(*node).unwrap()).collect();
+            prop_assert_eq!(&held[..], &whole.tokens[..good - 1]);
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::participant::{Permit, Seat};
 use super::phase::Reserved;
 use super::step::{Row, Step};
 use crate::ids::RequestId;
-use crate::kv::{BlockId, KeysValues, KvError, KvPool, KvReservation, KvRow};
+use crate::kv::{BlockId, Blocks, KeysValues, KvError, KvPool, KvReservation, KvRow};
 use crate::state::{FixedRow, RowBytes, SlotHandle, StatePool, StateReservation};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -139,10 +139,12 @@ impl Composite {
         Some(self.head.as_ref()?.table(request)?.committed)
     }
 
-    /// Blocks of the paged cache that a resident request uses.
-    pub(crate) fn blocks(&self, request: RequestId) -> &[BlockId] {
-        let table = self.kv.as_ref().and_then(|kv| kv.table(request));
-        table.map_or(&[], |table| &table.blocks)
+    /// Blocks that a resident request uses: of the paged cache, and of the draft head's.
+    pub(crate) fn blocks(&self, request: RequestId) -> [&[BlockId]; 2] {
+        [&self.kv, &self.head].map(|pool| {
+            let table = pool.as_ref().and_then(|pool| pool.table(request));
+            table.map_or(&[][..], |table| &table.blocks)
+        })
     }
 
     /// Resident requests, in no particular order.
@@ -151,11 +153,15 @@ impl Composite {
         self.standing.residents.keys().copied()
     }
 
-    /// Blocks of the paged cache, 0 without one, and tokens per block.
-    pub(crate) fn cache_extent(&self) -> (usize, usize) {
-        self.kv
-            .as_ref()
-            .map_or((0, 0), |kv| (kv.blocks().total(), kv.block_size()))
+    /// Blocks of the caches, 0 where there is none, and tokens per block.
+    pub(crate) fn cache_extent(&self) -> (Blocks, usize) {
+        let total = |pool: &Option<KvPool>| pool.as_ref().map_or(0, |pool| pool.blocks().total());
+        let blocks = Blocks {
+            decoder: total(&self.kv),
+            head: total(&self.head),
+        };
+        let size = self.kv.as_ref().map_or(0, KvPool::block_size);
+        (blocks, size)
     }
 
     /// The committed fixed state of a resident request, one row per tensor in manifest order.

@@ -5,6 +5,7 @@ use super::error::StepError;
 use super::phase::Reserved;
 use super::step::{Row, Step};
 use crate::ids::RequestId;
+use crate::kv::{Blocks, KvPool};
 use crate::state::FixedRow;
 use std::num::NonZeroUsize;
 
@@ -24,13 +25,17 @@ impl Composite {
     ) -> Result<Step<'_, Reserved>, StepError> {
         let resident = self.check_fork(from, to, tokens)?;
         let count = NonZeroUsize::new(tokens).ok_or(StepError::Empty)?;
+        let faults = &self.standing.faults;
+        faults.call("fork cache")?;
         let kv = self.kv.as_mut();
         let kv = kv.map(|kv| kv.reserve_fork(from, to, tokens)).transpose()?;
+        faults.call("fork head")?;
         let head = self.head.as_mut().map(|head| {
-            let committed = head.table(from).map_or(0, |table| table.committed);
-            head.reserve_fork(from, to, committed.min(tokens))
+            let positions = head_positions(head, from, tokens);
+            head.reserve_fork(from, to, positions)
         });
         let head = head.transpose().map_err(StepError::Head)?;
+        faults.call("fork state")?;
         let state = match (self.state.as_mut(), resident) {
             (Some(pool), Some(handle)) => {
                 let mut state = pool.reserve(&[FixedRow {
@@ -39,6 +44,7 @@ impl Composite {
                     tokens: count,
                     captured: 0,
                 }])?;
+                faults.call("copy state")?;
                 state.copy_rows(0, (from, handle))?;
                 Some(state)
             }
@@ -47,6 +53,17 @@ impl Composite {
         self.standing.residents.reserve(1);
         let row = Row::new(&StepRow::plain(to, tokens, true), None);
         Ok(Step::new(vec![row], (state, kv, head), &mut self.standing))
+    }
+
+    /// Blocks that [`Composite::fork`] takes of the caches.
+    pub(crate) fn fork_blocks(&self, from: RequestId, tokens: usize) -> Blocks {
+        let head = self.head.as_ref();
+        Blocks {
+            decoder: self.kv.as_ref().map_or(0, |kv| kv.fork_blocks(tokens)),
+            head: head.map_or(0, |head| {
+                head.fork_blocks(head_positions(head, from, tokens))
+            }),
+        }
     }
 
     /// Refuses what cannot be forked; gives the slot of `from`.
@@ -82,4 +99,10 @@ impl Composite {
         }
         Ok(resident.slot)
     }
+}
+
+/// Positions that the head of a fork has: it may be behind the decoder.
+fn head_positions(head: &KvPool, from: RequestId, tokens: usize) -> usize {
+    let committed = head.table(from).map_or(0, |table| table.committed);
+    committed.min(tokens)
 }

@@ -5,7 +5,7 @@ use super::error::StepError;
 use super::phase::Reserved;
 use super::step::Step;
 use crate::ids::RequestId;
-use crate::kv::KeysValues;
+use crate::kv::{Blocks, KeysValues, KvPool, blocks_for};
 
 /// Everything committed of one resident.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -57,6 +57,19 @@ impl Composite {
             cache: cache.transpose()?.unwrap_or_default(),
             head,
         })
+    }
+
+    /// Blocks that [`Composite::restore`] takes of the caches.
+    pub(crate) fn image_blocks(&self, image: &StateImage) -> Blocks {
+        let of = |pool: &Option<KvPool>, tokens| {
+            let pool = pool.as_ref();
+            pool.map_or(0, |pool| blocks_for(tokens, pool.block_size()))
+        };
+        let read = image.head.as_ref().map_or(0, |head| head.tokens);
+        Blocks {
+            decoder: of(&self.kv, image.tokens),
+            head: of(&self.head, read),
+        }
     }
 
     /// Admits `to` with a state that was made elsewhere: a step of one row whose run is a copy.

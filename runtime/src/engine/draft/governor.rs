@@ -28,6 +28,8 @@ pub(in crate::engine) struct Governor {
     /// Chains that a head was asked for because that is fastest.
     chains: usize,
     pace: Pace,
+    /// Chains and vetoes before the latest choice.
+    before: Option<(usize, usize)>,
 }
 
 /// What a published step cost, and what it drafted for the next one.
@@ -78,10 +80,12 @@ impl Governor {
             store,
             chains: 0,
             pace: Pace::default(),
+            before: None,
         }
     }
 
-    /// Decides for every row that drew tokens where drafts for the next step come from, and how many.
+    /// Decides for every row that drew tokens where drafts for the next step come from, and how many. One of
+    /// [`Governor::settle`] and [`Governor::revert`] follows.
     pub(in crate::engine) fn choose(
         &mut self,
         rows: &mut [Decided],
@@ -104,9 +108,26 @@ impl Governor {
             });
             drawing.push(row);
         }
+        self.before = Some((self.chains, self.pace.vetoes()));
         let choices = self.controller.choose(&batch);
         for (row, choice) in drawing.into_iter().zip(choices) {
             row.choice = self.translate(choice);
+        }
+    }
+
+    /// The step was published: what was decided stands.
+    pub(super) fn settle(&mut self) {
+        if self.before.take().is_some() {
+            self.controller.settle();
+        }
+    }
+
+    /// The step was discarded: its retry decides from where it did.
+    pub(super) fn revert(&mut self) {
+        if let Some((chains, vetoes)) = self.before.take() {
+            self.chains = chains;
+            self.pace.set_vetoes(vetoes);
+            self.controller.revert();
         }
     }
 

@@ -270,6 +270,10 @@ impl Drafter for HeadDrafter {
         Ok(())
     }
 
+    fn prepare(&mut self) {
+        self.unread.reserve(self.staged.len());
+    }
+
     fn publish(&mut self) {
         for (request, rows) in self.staged.drain(..) {
             if rows.is_empty() {

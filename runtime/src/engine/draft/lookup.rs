@@ -126,11 +126,6 @@ impl Drafter for LookupDrafter {
         own.max(shared.map(|found| found.length))
     }
 
-    /// The index of a text is made anew from its tokens, so that of the state that is taken over is not needed any more.
-    fn transfer(&mut self, from: RequestId, _to: RequestId) {
-        self.forget(from);
-    }
-
     fn forget(&mut self, of: RequestId) {
         let text = self.texts.remove(&of);
         if let Some((scope, tokens)) = text.and_then(|text| text.shares) {

@@ -11,6 +11,7 @@ mod head;
 mod lookup;
 mod pace;
 mod sources;
+mod staged;
 
 use super::accept::Decided;
 use super::active::Active;
@@ -25,6 +26,7 @@ use std::time::Duration;
 pub(super) use branching::OPEN;
 pub(super) use governor::{CostStore, Drafted, Governor, Measured};
 pub(super) use sources::Sources;
+pub(super) use staged::Staged;
 
 /// A source of drafts for all requests of an engine.
 ///
@@ -45,6 +47,9 @@ pub(super) trait Drafter: fmt::Debug + Send {
     fn survey(&mut self, _active: &Active, _row: &Decided) -> Option<usize> {
         None
     }
+
+    /// The step was checked: room is made for what publishing keeps.
+    fn prepare(&mut self) {}
 
     /// The step was published: what was staged becomes what the source keeps.
     fn publish(&mut self) {}

@@ -79,6 +79,16 @@ impl Pace {
         self.vetoed.is_multiple_of(TRIED_EVERY)
     }
 
+    /// Vetoes counted.
+    pub(super) fn vetoes(&self) -> usize {
+        self.vetoed
+    }
+
+    /// Takes vetoes back.
+    pub(super) fn set_vetoes(&mut self, vetoed: usize) {
+        self.vetoed = vetoed;
+    }
+
     fn sum_mut(&mut self, kind: Kind) -> &mut Sum {
         match kind {
             Kind::Chain => &mut self.chains,

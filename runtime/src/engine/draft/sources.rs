@@ -10,7 +10,6 @@ use crate::engine::error::EngineError;
 use crate::exec::Decoder;
 use crate::ids::RequestId;
 use crate::speculate::{Round, Source, Speculation};
-use crate::txn::{Participant, ParticipantError, Permit};
 use std::time::Instant;
 
 /// Failures of one source in a row after which it is not asked again.
@@ -119,6 +118,28 @@ impl Sources {
         Ok(())
     }
 
+    /// See [`Drafter::prepare`].
+    pub(super) fn prepare(&mut self) {
+        self.drafters
+            .iter_mut()
+            .for_each(|drafter| drafter.prepare());
+    }
+
+    /// The step in which sources proposed was published.
+    pub(super) fn publish(&mut self) {
+        self.failures = 0;
+        self.drafters
+            .iter_mut()
+            .for_each(|drafter| drafter.publish());
+    }
+
+    /// It was discarded. Failures are counted on, or a source that always fails would never be left out.
+    pub(super) fn discard(&mut self) {
+        self.drafters
+            .iter_mut()
+            .for_each(|drafter| drafter.discard());
+    }
+
     /// Tokens of the longest match that a lookup finds for a row; `None` for none.
     pub(in crate::engine) fn survey(&mut self, active: &Active, row: &Decided) -> Option<usize> {
         let mut drafters = self.drafters.iter_mut();
@@ -208,32 +229,4 @@ fn tidy(row: &mut Decided, vocab: usize) {
     row.proposal.source = row.choice.source.filter(|_| !row.proposal.tree.is_empty());
     row.proposal.arm = row.choice.arm;
     row.proposal.why = Some(row.choice.why);
-}
-
-/// The sources take part in the step in which they proposed.
-impl Participant for &mut Sources {
-    fn name(&self) -> &'static str {
-        "sources of drafts"
-    }
-
-    fn validate(&self) -> Result<(), ParticipantError> {
-        Ok(())
-    }
-
-    fn prepare(&mut self) -> Result<(), ParticipantError> {
-        Ok(())
-    }
-
-    fn publish(&mut self, _permit: &Permit) {
-        self.failures = 0;
-        self.drafters
-            .iter_mut()
-            .for_each(|drafter| drafter.publish());
-    }
-
-    fn discard(&mut self) {
-        self.drafters
-            .iter_mut()
-            .for_each(|drafter| drafter.discard());
-    }
 }

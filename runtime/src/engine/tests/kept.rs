@@ -295,7 +295,7 @@ impl Script {
 }
 
 /// Asks the engine for a copy.
-fn copy<T>(bench: &mut Bench, command: impl FnOnce(SyncSender<T>) -> CopyCommand) -> T {
+pub(super) fn copy<T>(bench: &mut Bench, command: impl FnOnce(SyncSender<T>) -> CopyCommand) -> T {
     let (reply, answer) = sync_channel(1);
     bench.core.copy(command(reply));
     answer.try_recv().unwrap()

@@ -1,8 +1,10 @@
 //! The engine over a stand-in for the graph: state after every step, and steps that fail in every place.
 
+mod ends;
 mod failures;
 mod kept;
 mod ngram;
+mod room;
 mod sources;
 mod stand_in;
 mod state;

@@ -92,10 +92,15 @@ pub(super) enum Law {
     LastToken,
     /// On the last token alone, and the head takes it for the opposite: it is never right.
     Strangers,
+    /// As everything, but logits are no numbers after more than so many tokens.
+    Until(usize),
 }
 
 impl Law {
     fn logits(self, history: &[u32], [conv, delta]: &[Vec<f32>; 2]) -> Vec<f32> {
+        if matches!(self, Self::Until(good) if history.len() > good) {
+            return vec![f32::NAN; VOCAB];
+        }
         let last = *history.last().unwrap();
         let kept: Vec<f32> = conv.iter().chain(delta).copied().collect();
         let of_token = |v: u32| {
@@ -107,7 +112,8 @@ impl Law {
     }
 
     fn weigh(self, last: u32, token: u32, rest: f32) -> f32 {
-        let rest = if self == Self::Everything { rest } else { 0.0 };
+        let everything = matches!(self, Self::Everything | Self::Until(_));
+        let rest = if everything { rest } else { 0.0 };
         2.0 * noise(last, token as usize) + rest
     }
 
@@ -235,6 +241,10 @@ fn signature(head: bool) -> Signature {
 
 /// The model, whose runs ask `faults`.
 pub(super) fn model(form: Form, law: Law, faults: &Faults) -> Model {
+    sized_model(form, law, faults, (SLOTS, BLOCKS))
+}
+
+fn sized_model(form: Form, law: Law, faults: &Faults, (slots, blocks): (usize, usize)) -> Model {
     let state = StateSpec {
         paged: Some(paged_spec()),
         ..state_spec(form)
@@ -254,7 +264,7 @@ pub(super) fn model(form: Form, law: Law, faults: &Faults) -> Model {
         faults: faults.clone(),
     };
     let head = Decoder::with(Box::new(head), signature(true), paged);
-    Model::stand_in(decoder, Some(head), SLOTS, BLOCKS)
+    Model::stand_in(decoder, Some(head), slots, blocks)
 }
 
 /// An engine without its thread, and the ends of its requests' event queues.
@@ -276,7 +286,7 @@ pub(super) struct Told {
     pub(super) stats: RequestStats,
 }
 
-fn limits() -> ModelLimits {
+pub(super) fn limits() -> ModelLimits {
     ModelLimits {
         vocab_size: u32::try_from(VOCAB).unwrap(),
         context_length: 240,
@@ -292,8 +302,18 @@ impl Bench {
     }
 
     pub(super) fn of(form: Form, law: Law, options: &EngineOptions) -> Self {
+        Self::sized(form, law, options, (SLOTS, BLOCKS))
+    }
+
+    /// Room for so many requests, and so many blocks in each cache.
+    pub(super) fn sized(
+        form: Form,
+        law: Law,
+        options: &EngineOptions,
+        extent: (usize, usize),
+    ) -> Self {
         let faults = Faults::default();
-        let model = model(form, law, &faults);
+        let model = sized_model(form, law, &faults, extent);
         let wanted = options.wanted();
         let speculation = EffectiveSpeculation::choose(&wanted, core::offer(&model)).unwrap();
         let options = options.clone().audit(true);
@@ -313,10 +333,13 @@ impl Bench {
     }
 
     pub(super) fn submit(&mut self, request: &Request) -> RequestId {
+        self.submit_within(request, &limits())
+    }
+
+    /// Submits to a model with these limits.
+    pub(super) fn submit_within(&mut self, request: &Request, limits: &ModelLimits) -> RequestId {
         let id = self.client.fresh();
-        let prepared = request
-            .prepare(&self.client.limits, SEED, self.client.id)
-            .unwrap();
+        let prepared = request.prepare(limits, SEED, self.client.id).unwrap();
         let (events, receiver): (Events, _) = async_channel::unbounded();
         self.requests.push((id, prepared.prompt.len(), receiver));
         let ticket = Turnstile::new(1).enter().unwrap();

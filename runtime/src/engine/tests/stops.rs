@@ -101,3 +101,42 @@ fn an_engine_whose_state_contradicts_itself_stops() {
         }
     }
 }
+
+/// Breaks off in its third run.
+#[derive(Debug)]
+struct Panicking(Decoder, usize);
+
+impl Executor for Panicking {
+    fn execute(&mut self, run: Run<'_>) -> Result<(), String> {
+        self.1 += 1;
+        assert!(self.1 < 3, "broken on purpose");
+        let Run {
+            inputs,
+            paged,
+            fixed,
+            capture,
+            outputs,
+            want_hidden,
+            ..
+        } = run;
+        let done = self
+            .0
+            .run(inputs, paged, fixed, capture, outputs, want_hidden);
+        done.map_err(|error| error.to_string())
+    }
+}
+
+#[test]
+fn a_panic_of_the_thread_tells_callers_why() {
+    let mut model = model(&Faults::default());
+    let (signature, state) = (
+        model.decoder.signature().clone(),
+        model.decoder.state().clone(),
+    );
+    model.decoder = Decoder::with(Box::new(Panicking(model.decoder, 0)), signature, state);
+    let engine = Engine::new(model, &EngineOptions::default()).unwrap();
+    let error = engine.generate(request()).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::EngineStopped, "{error}");
+    let why = error.to_string();
+    assert!(why.contains("panicked: broken on purpose"), "{why}");
+}

@@ -1,6 +1,6 @@
 //! Branches: what a plan gives them, and what it does not.
 
-use super::plans::{LIMITS, decoding, prefilling, waiting};
+use super::plans::{LIMITS, cache, decoding, prefilling, waiting};
 use crate::schedule::{Limits, RequestView, StepPlan, plan};
 
 /// A decoding request that wants so many drafts and branches.
@@ -63,7 +63,7 @@ fn no_row_and_no_draft_makes_room_for_a_branch() {
         waiting(4, 3),
     ];
     let limits = Limits {
-        blocks: 1000,
+        blocks: cache(1000),
         free_blocks: 1000,
         ..WIDE
     };
@@ -106,7 +106,7 @@ fn branches_take_blocks_that_are_free_now() {
         );
     }
     let none = Limits {
-        blocks: 0,
+        blocks: cache(0),
         free_blocks: 0,
         ..WIDE
     };

@@ -1,8 +1,14 @@
 //! Single plans.
 
 use crate::ids::RequestId;
+use crate::kv::Blocks;
 use crate::schedule::plan::Deferred;
 use crate::schedule::{Deferral, Held, Limits, RequestView, RowPlan, StepPlan, plan};
+
+/// Blocks of a model without a head.
+pub(super) const fn cache(decoder: usize) -> Blocks {
+    Blocks { decoder, head: 0 }
+}
 
 pub(super) const LIMITS: Limits = Limits {
     max_batch_size: 4,
@@ -12,13 +18,13 @@ pub(super) const LIMITS: Limits = Limits {
     max_drafts: 7,
     drafts_beside_prefill: true,
     slots: 4,
-    blocks: 16,
+    blocks: cache(16),
     free_blocks: 16,
     block_size: 4,
     max_overtakes: 2,
     held: Held {
         slots: 0,
-        blocks: 0,
+        blocks: cache(0),
     },
 };
 
@@ -110,7 +116,7 @@ fn rows_say_what_they_are() {
 #[test]
 fn decoding_rows_come_first_whatever_the_order_of_arrival() {
     let limits = Limits {
-        blocks: 1000,
+        blocks: cache(1000),
         ..LIMITS
     };
     let plan = plan(
@@ -125,7 +131,7 @@ fn a_quarter_of_the_tokens_is_kept_for_prefill() {
     let limits = Limits {
         max_batch_size: 64,
         slots: 64,
-        blocks: 1000,
+        blocks: cache(1000),
         ..LIMITS
     };
     let mut views: Vec<RequestView> = (0..20).map(|request| decoding(request, 5)).collect();
@@ -144,7 +150,7 @@ fn one_row_is_kept_for_prefill() {
         &views,
         &Limits {
             slots: 8,
-            blocks: 1000,
+            blocks: cache(1000),
             ..LIMITS
         },
     );
@@ -160,7 +166,7 @@ fn the_decoding_row_that_waited_longest_goes_first() {
         &views,
         &Limits {
             slots: 8,
-            blocks: 1000,
+            blocks: cache(1000),
             ..LIMITS
         },
     );
@@ -204,7 +210,7 @@ fn drafts_use_what_rows_leave() {
     views[1].drafts = 5;
     let limits = Limits {
         max_scheduled_tokens: 12,
-        blocks: 1000,
+        blocks: cache(1000),
         ..LIMITS
     };
     let plan_of = |views: &[RequestView], limits: &Limits| plan(views, limits);
@@ -317,7 +323,7 @@ fn admissions_wait_for_rows_and_tokens() {
 #[test]
 fn a_model_without_a_cache_is_limited_by_slots_only() {
     let limits = Limits {
-        blocks: 0,
+        blocks: cache(0),
         ..LIMITS
     };
     let plan = plan(&[waiting(1, 1000)], &limits);
@@ -328,7 +334,10 @@ fn a_model_without_a_cache_is_limited_by_slots_only() {
 #[test]
 fn kept_states_take_slots_and_blocks() {
     let held = |slots, blocks| Limits {
-        held: Held { slots, blocks },
+        held: Held {
+            slots,
+            blocks: cache(blocks),
+        },
         ..LIMITS
     };
     // Needs 3 blocks of 16.
@@ -349,14 +358,14 @@ fn a_continuation_brings_what_it_takes_over() {
     let limits = Limits {
         held: Held {
             slots: 4,
-            blocks: 15,
+            blocks: cache(15),
         },
         ..LIMITS
     };
     let continues = |past, pending, brings| RequestView {
         past,
         ceiling: past + pending + 1,
-        brings: Some(brings),
+        brings: Some(cache(brings)),
         ..waiting(1, pending)
     };
     // One block more than the 3 it brings, then two more.
@@ -371,4 +380,40 @@ fn a_continuation_brings_what_it_takes_over() {
     );
     // A single token after the kept ones is run like a prompt.
     assert_eq!(shape(&plan_of(continues(10, 1, 3))), [(1, 1, 0)]);
+}
+
+/// A head that is behind its decoder holds blocks that its decoder shares, and the other way round: each cache counts.
+#[test]
+fn the_fuller_of_two_caches_decides() {
+    let limits = |decoder, head| Limits {
+        blocks: Blocks {
+            decoder: 16,
+            head: 16,
+        },
+        held: Held {
+            slots: 1,
+            blocks: Blocks { decoder, head },
+        },
+        ..LIMITS
+    };
+    // 20 tokens and 4 to come: 6 blocks of either cache.
+    for (decoder, head, fits) in [(10, 10, true), (4, 11, false), (11, 4, false)] {
+        let plan = plan(&[waiting(1, 20)], &limits(decoder, head));
+        assert_eq!(plan.deferred.is_empty(), fits, "{decoder} {head}");
+    }
+    let continues = |decoder, head| RequestView {
+        past: 8,
+        brings: Some(Blocks { decoder, head }),
+        ..waiting(1, 12)
+    };
+    let full = limits(13, 13);
+    assert_eq!(plan(&[continues(2, 2)], &full).deferred, []);
+    for (decoder, head) in [(2, 1), (1, 2)] {
+        let plan = plan(&[continues(decoder, head)], &full);
+        assert_eq!(
+            plan.deferred[0].reason,
+            Deferral::Blocks,
+            "{decoder} {head}"
+        );
+    }
 }

@@ -1,5 +1,6 @@
 //! Whole workloads: random requests, planned and committed step by step on a real paged cache until all are done.
 
+use super::plans::cache;
 use crate::device::HostDevice;
 use crate::ids::RequestId;
 use crate::kv::KvPool;
@@ -62,14 +63,11 @@ fn limits() -> impl Strategy<Value = Limits> {
                     max_drafts: 3,
                     drafts_beside_prefill,
                     slots,
-                    blocks,
+                    blocks: cache(blocks),
                     free_blocks: blocks,
                     block_size: 4,
                     max_overtakes: 3,
-                    held: Held {
-                        slots: 0,
-                        blocks: 0,
-                    },
+                    held: Held::default(),
                 }
             },
         )
@@ -85,7 +83,7 @@ struct Engine {
 
 impl Engine {
     fn new(limits: Limits) -> Self {
-        let (blocks, block_size) = (limits.blocks, limits.block_size);
+        let (blocks, block_size) = (limits.blocks.decoder, limits.block_size);
         let spec = PagedSpec {
             layers: Vec::new(),
             block_size,
@@ -316,6 +314,6 @@ proptest! {
         }
         prop_assert!(engine.live.is_empty(), "unfinished: {:?}", engine.live);
         let (blocks, _) = engine.composite.cache_extent();
-        prop_assert_eq!(engine.composite.snapshot().paged.unwrap().free.len(), blocks);
+        prop_assert_eq!(engine.composite.snapshot().paged.unwrap().free.len(), blocks.decoder);
     }
 }

@@ -148,7 +148,9 @@ impl Controller {
             return Choice::plain(Why::NotWorth);
         };
         if let Turn::Begin(_) = turn {
-            self.acceptance.relax(decoding.request, offer.arm.source);
+            if let Some(undo) = &mut self.undo {
+                undo.begun.push((decoding.request, offer.arm.source));
+            }
             let own = self.known(decoding).idle;
             self.idle.begun(own);
         }

@@ -13,6 +13,7 @@ mod idle;
 mod store;
 #[cfg(test)]
 mod tests;
+mod undo;
 
 use crate::ids::RequestId;
 use acceptance::{Acceptance, Arm};
@@ -24,6 +25,7 @@ use explore::{Explored, Planned};
 use idle::Idle;
 use std::collections::{BTreeSet, HashMap};
 pub(crate) use store::{CostKey, load, save};
+use undo::Undo;
 
 /// Tokens, or drafts, over which the cost of one more is taken.
 const SLOPE: usize = 3;
@@ -48,6 +50,7 @@ pub(crate) struct Controller {
     disabled: BTreeSet<Source>,
     explored: Explored,
     present: Option<Present>,
+    undo: Option<Undo>,
 }
 
 /// The plan of the latest step.
@@ -71,17 +74,21 @@ impl Controller {
             disabled: BTreeSet::new(),
             explored: Explored::default(),
             present: None,
+            undo: None,
         }
     }
 
-    /// What each request of a step does, in their order.
+    /// What each request of a step does, in their order. [`Controller::settle`] or [`Controller::revert`] follows.
     pub(crate) fn choose(&mut self, batch: &[Decoding]) -> Vec<Choice> {
         match self.policy {
             Policy::Fixed(drafts) => batch
                 .iter()
                 .map(|decoding| self.fixed(decoding, drafts))
                 .collect(),
-            Policy::Adaptive => self.adaptive(batch),
+            Policy::Adaptive => {
+                self.remember();
+                self.adaptive(batch)
+            }
         }
     }
 
@@ -104,6 +111,7 @@ impl Controller {
 
     /// Learns from what was accepted of a request's drafts, and that it decoded without.
     pub(crate) fn observe_row(&mut self, request: RequestId, round: Round<'_>) {
+        self.settle();
         if let Some(source) = round.source {
             let arm = Arm {
                 source,

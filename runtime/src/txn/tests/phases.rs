@@ -2,7 +2,7 @@
 
 use super::fixture::*;
 use crate::exec::Capture;
-use crate::kv::KvError;
+use crate::kv::{Blocks, KvError};
 use crate::state::audit::audit;
 use crate::state::{Bank, SelectError, Slot, StateError};
 use crate::txn::{
@@ -404,7 +404,7 @@ fn models_without_a_kind_of_state_work() {
     let mut fixed_only = Composite::new(9, full.state, None, None);
     assert_eq!(
         (fixed_only.capacity(), fixed_only.cache_extent()),
-        (2, (0, 0))
+        (2, (Blocks::default(), 0))
     );
     let step = fixed_only.reserve(&[row(1, 3, 0, true)]).unwrap();
     assert_eq!(step.paged_binding().past, [0]);

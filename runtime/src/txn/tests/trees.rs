@@ -139,7 +139,7 @@ fn win(form: Form, past: u32, drafts: &[usize], winner: usize, kept: usize) {
     assert_eq!(audit(&after), Vec::new());
     assert_eq!(audit_step(&books, &after), Vec::new());
     let used: usize = (1..=3)
-        .map(|request| composite.blocks(id(request)).len())
+        .map(|request| composite.blocks(id(request))[0].len())
         .sum();
     assert_eq!(
         composite.free_blocks(),
@@ -261,7 +261,7 @@ fn full_blocks_are_shared_and_the_tail_is_copied() {
     let form = Form::Update(5);
     let mut composite = composite(form, 2, 12, false);
     admit(&mut composite, form, 1, 10);
-    let own = composite.blocks(id(1)).to_vec();
+    let own = composite.blocks(id(1))[0].to_vec();
     let step = composite
         .reserve(&[Paths::tree(1, &[2, 2, 3]).step_row()])
         .unwrap();
