@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use genai_config_schema::MAX_BYTES;
 use pawl_models::Skipped;
 
 use crate::error::BuildError;
@@ -131,6 +132,14 @@ fn stage(request: &BuildRequest, progress: &mut dyn Progress) -> Result<StagedEx
     config.validate().map_err(|errors| {
         BuildError::defect("genai_config.json", "contents", errors.to_string())
     })?;
+    let config = config.to_json();
+    if config.len() > MAX_BYTES {
+        let problem = format!(
+            "asks for a genai_config.json of {} bytes, at most {MAX_BYTES} are read",
+            config.len()
+        );
+        return Err(BuildError::input(&input.join("config.json"), "", problem));
+    }
     let (companions, absent) = companions(input)?;
     let copied: u64 = companions.iter().map(|companion| companion.size).sum();
     room::check(&stage.path(), layout.bytes().saturating_add(copied))?;
@@ -138,7 +147,7 @@ fn stage(request: &BuildRequest, progress: &mut dyn Progress) -> Result<StagedEx
     let mut export =
         Export::new(stage.path(), progress, interrupt).finite_only(options.refuse_nonfinite);
     export.graphs(&layout, &checkpoint)?;
-    export.file("genai_config.json", config.to_json().as_bytes())?;
+    export.file("genai_config.json", config.as_bytes())?;
     export.companions(&companions)?;
     let mut written = export.finish();
     let warnings = checkpoint.warnings().iter().cloned();

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use genai_config_schema::{MAX_TOLD, quoted, shortened};
 use pawl_models::DescribeError;
 use thiserror::Error;
 
@@ -111,8 +112,8 @@ impl BuildError {
     pub(crate) fn input(file: &Path, key: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::Input {
             file: file.to_owned(),
-            key: key.into(),
-            problem: problem.into(),
+            key: quoted(&key.into()).into_owned(),
+            problem: shortened(&problem.into(), MAX_TOLD).into_owned(),
         }
     }
 

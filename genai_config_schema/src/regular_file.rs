@@ -53,7 +53,9 @@ pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     if size > most {
         return Err(too_large(most));
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+    let mut bytes = Vec::new();
+    // More than there is would end the process; so it is an error.
+    bytes.try_reserve_exact(usize::try_from(size).unwrap_or(usize::MAX))?;
     // Files of `/proc` say that they are empty, and any file may have grown.
     file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     match u64::try_from(bytes.len()) {

@@ -11,6 +11,8 @@ pub const MAX_HEAD_DIM: u64 = 1 << 12;
 pub const MAX_WIDTH: u64 = 1 << 24;
 /// Tokens of the vocabulary, and positions: ids and positions fit an `i32`.
 pub const MAX_TOKENS: u64 = 1 << 31;
+/// Tokens that end an answer. Models have up to ten; each is looked for after every token.
+pub const MAX_END_TOKENS: usize = 256;
 /// Taps of a convolution.
 pub const MAX_KERNEL: u64 = 64;
 /// The epsilon of a norm: with a larger one a norm no longer norms, and every row becomes the same.

@@ -190,12 +190,25 @@ fn module(name: &str) -> &str {
 }
 
 fn skipped(groups: Groups<'_>) -> Vec<Skipped> {
-    let skipped = groups.into_iter().map(|((_, reason), names)| Skipped {
+    /// What is told of on its own; a file may have as many groups as tensors.
+    const LISTED: usize = 64;
+    let mut all: Vec<_> = groups.into_iter().collect();
+    let rest = all.split_off(all.len().min(LISTED));
+    let skipped = all.into_iter().map(|((_, reason), names)| Skipped {
         prefix: common_prefix(&names).to_owned(),
         tensors: names.len() as u64,
         reason,
     });
-    skipped.collect()
+    let mut skipped: Vec<_> = skipped.collect();
+    if !rest.is_empty() {
+        let tensors = rest.iter().map(|(_, names)| names.len() as u64);
+        skipped.push(Skipped {
+            prefix: String::new(),
+            tensors: tensors.sum(),
+            reason: UNKNOWN,
+        });
+    }
+    skipped
 }
 
 /// The first two components of a name, dots included.

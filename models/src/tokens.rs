@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::config::{Config, GENERATION, Section};
 use crate::description::SpecialTokens;
 use crate::error::DescribeError;
+use crate::limits::MAX_END_TOKENS;
 
 /// Reads the token ids with a role. A role that `generation_config.json` fills is taken from there alone (as
 /// transformers does when it generates), any other from `config.json`.
@@ -51,6 +52,10 @@ fn all_ids(section: &Section<'_>, key: &str, vocab_size: u64) -> Result<Vec<u32>
     let Some(Value::Array(items)) = section.get(key) else {
         return Ok(one_id(section, key, vocab_size)?.into_iter().collect());
     };
+    if items.len() > MAX_END_TOKENS {
+        let expected = format!("at most {MAX_END_TOKENS} ids");
+        return Err(section.error_at(key, expected, format!("{} entries", items.len())));
+    }
     let mut ids = Vec::with_capacity(items.len());
     for item in items {
         let id = token_id(item, vocab_size).ok_or_else(|| {

@@ -5,13 +5,17 @@ use std::time::Duration;
 
 /// Bytes of a graph file: what a protobuf may have.
 pub(crate) const GRAPH_BYTES: u64 = (2 << 30) - 1;
-/// Protobuf fields that are read of a graph file.
+/// Protobuf fields that are read of the graph files of a model.
 pub(crate) const GRAPH_FIELDS: usize = 1 << 22;
-/// Inputs, outputs, nodes and initializers of a graph, each.
+/// Inputs, outputs, nodes and tensors of the graphs of a model, together.
 pub(crate) const GRAPH_ITEMS: usize = 1 << 17;
+/// Inputs, or outputs, of one graph.
+pub(crate) const GRAPH_VALUES: usize = 1 << 14;
+/// Graphs inside of nodes inside of graphs.
+pub(crate) const GRAPH_DEPTH: usize = 8;
 /// Bytes of a name in a graph.
 pub(crate) const GRAPH_NAME_BYTES: u64 = 1 << 16;
-/// Bytes of all names of a graph together.
+/// Bytes of all names of the graphs of a model together.
 pub(crate) const GRAPH_TEXT_BYTES: u64 = 64 << 20;
 /// Bytes of the extents of one tensor in a graph.
 pub(crate) const GRAPH_SHAPE_BYTES: u64 = 1 << 10;

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use pawl::ErrorCode;
+
 /// Stands for the folder of the case in arguments and variables.
 pub(crate) const HERE: &str = "{here}";
 
@@ -26,6 +28,10 @@ pub(crate) struct Case {
     /// Most bytes that a file written by the tool may have, as on a full disk.
     pub(crate) disk: Option<u64>,
     pub(crate) code: i32,
+    /// Most bytes of standard error.
+    pub(crate) longest: Option<usize>,
+    /// What the library says when it is asked for the same.
+    pub(crate) error: Option<ErrorCode>,
     /// Whether it answers before it is refused: standard output then holds something.
     pub(crate) late: bool,
     /// What standard error must hold, or standard output where the case succeeds.
@@ -67,6 +73,8 @@ impl Case {
             output: Output::Read,
             disk: None,
             code: 2,
+            longest: None,
+            error: None,
             late: false,
             words: words.iter().map(|word| (*word).to_owned()).collect(),
             writes: None,
@@ -137,6 +145,12 @@ impl Case {
     /// The exit code that is expected instead of 2.
     pub(crate) fn code(mut self, code: i32) -> Self {
         self.code = code;
+        self
+    }
+
+    /// The code of the library's error.
+    pub(crate) fn coded(mut self, error: ErrorCode) -> Self {
+        self.error = self.error.or(Some(error));
         self
     }
 

@@ -16,6 +16,7 @@ pub(crate) fn cases() -> Vec<Case> {
     [
         files(),
         headers(),
+        large_headers(),
         entries(),
         folders(),
         indexes(),
@@ -347,6 +348,53 @@ fn entries() -> Vec<Case> {
             |here| {
                 checkpoint(here);
                 rename(here, NORM, "model.norm.weighty");
+            },
+        ),
+    ]
+}
+
+/// Headers that are sound, and more than anybody needs.
+fn large_headers() -> Vec<Case> {
+    const PROBLEM: usize = 8 << 10;
+    let header = |name: &str, words: &[&str], text: fn() -> String| {
+        let words = [&[FILE], words].concat();
+        let mut case = Case::build(name, &[], &words, move |here| {
+            checkpoint(here);
+            write_tensors(&weights(here), &text(), &[]);
+        });
+        case.longest = Some(PROBLEM);
+        case
+    };
+    vec![
+        header("a million tensors", &["more than 262144 tensors"], || {
+            let tensor = |place: usize| {
+                format!(r#""{place}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}"#)
+            };
+            let tensors: Vec<String> = (0..1_000_000).map(tensor).collect();
+            format!("{{{}}}", tensors.join(","))
+        }),
+        header("a name of 90 MB", &["a name of 90000000 bytes"], || {
+            format!(r#"{{"{}": 5}}"#, "n".repeat(90_000_000))
+        }),
+        header("an entry of 90 MB", &["w: invalid type", "...["], || {
+            format!(r#"{{"w": "{}"}}"#, "n".repeat(90_000_000))
+        }),
+        header("a type of 1 MB", &["...["], || {
+            let kind = "n".repeat(1 << 20);
+            format!(
+                r#"{{"{NORM}":{{"dtype":"{kind}","shape":[9,"{kind}"],"data_offsets":[0,0]}}}}"#
+            )
+        }),
+        Case::build(
+            "headers of 120 MB in two files",
+            &[],
+            &["two.safetensors", "60000000 bytes", "more than 100000000"],
+            |here| {
+                sharded(here, |map| with(map, "extra", "two.safetensors"));
+                for file in ["one.safetensors", "two.safetensors"] {
+                    let header = format!("{{{}}}", " ".repeat(60_000_000 - 2));
+                    write_tensors(&here.join("in").join(file), &header, &[]);
+                }
             },
         ),
     ]

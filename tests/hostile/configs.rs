@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use pawl::ErrorCode;
 use serde_json::{Value, json};
 
 use super::case::Case;
@@ -11,7 +12,14 @@ use super::world::{edit, model, set, write};
 const FILE: &str = "genai_config.json";
 
 pub(crate) fn cases() -> Vec<Case> {
-    [rejected(), texts(), values()].concat()
+    let files = [rejected(), texts()].concat().into_iter();
+    let files = files.map(
+        |case| match case.words.iter().any(|word| word.contains("unreadable")) {
+            true => case.coded(ErrorCode::FileUnreadable),
+            false => case.coded(ErrorCode::ConfigInvalid),
+        },
+    );
+    files.chain(values()).collect()
 }
 
 /// The rejected files of the format's own tests: at least one for every code.
@@ -103,21 +111,22 @@ fn texts() -> Vec<Case> {
             })
         })
         .collect();
-    cases.push(Case::inspect("an empty model folder", &[FILE], |here| {
-        fs::create_dir(here.join("model")).unwrap();
-    }));
-    cases.push(Case::inspect(
-        "no model folder",
-        &["{here}/model", FILE],
-        |_| {},
-    ));
-    cases.push(Case::inspect(
-        "a model that is a file",
-        &["{here}/model"],
-        |here| {
+    cases.push(
+        Case::inspect("an empty model folder", &[FILE], |here| {
+            fs::create_dir(here.join("model")).unwrap();
+        })
+        .coded(ErrorCode::FileUnreadable),
+    );
+    cases.push(
+        Case::inspect("no model folder", &["{here}/model", FILE], |_| {})
+            .coded(ErrorCode::FileUnreadable),
+    );
+    cases.push(
+        Case::inspect("a model that is a file", &["{here}/model"], |here| {
             write(&here.join("model"), "x");
-        },
-    ));
+        })
+        .coded(ErrorCode::FileUnreadable),
+    );
     cases
 }
 
@@ -142,7 +151,8 @@ fn values() -> Vec<Case> {
             &format!("{batching}/max_batch_size"),
             json!(u32::MAX),
             &["fixed state", "total"],
-        ),
+        )
+        .coded(ErrorCode::OutOfMemory),
         case(
             "4 billion blocks",
             &format!("{batching}/num_blocks"),
@@ -208,13 +218,15 @@ fn values() -> Vec<Case> {
             options,
             json!({"intra_op_num_threads": 100_000}),
             &["intra_op_num_threads", "100000"],
-        ),
+        )
+        .coded(ErrorCode::OptionInvalid),
         case(
             "operators of the model's own",
             options,
             json!({"custom_ops_library": "evil.so"}),
             &["custom_ops_library"],
-        ),
+        )
+        .coded(ErrorCode::Unsupported),
         case(
             "weights from anywhere",
             options,
@@ -226,7 +238,8 @@ fn values() -> Vec<Case> {
             options,
             provider("qnn"),
             &["qnn"],
-        ),
+        )
+        .coded(ErrorCode::ProviderUnavailable),
         case(
             "a provider that is not built",
             options,

@@ -113,7 +113,7 @@ fn files() -> Vec<Case> {
     ]
 }
 
-/// Libraries that export what ONNX Runtime exports, and give something else. Without a compiler there are none.
+/// Libraries that export what ONNX Runtime exports, and give something else. Whoever runs these tests has a compiler.
 fn stubs() -> Vec<Case> {
     let version =
         |text: &str| format!(r#"Base(Some(api), Some(version)); const TEXT: &[u8] = b"{text}\0""#);
@@ -146,9 +146,6 @@ fn stubs() -> Vec<Case> {
             "has no interface of version",
         ),
     ];
-    if Command::new(RUSTC).arg("--version").output().is_err() {
-        return Vec::new();
-    }
     let stub = |(name, base, words): (&str, &str, &str)| {
         let base = base.to_owned();
         library(name, &[words], move |path| compile(path, &base))

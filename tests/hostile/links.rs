@@ -43,7 +43,7 @@ pub(crate) fn cases() -> Vec<Case> {
             cases.push(Case::build(
                 named(file) + " of a checkpoint",
                 &[],
-                &[file, odd.words()],
+                &[file, words(odd, file, "at most")],
                 put,
             ));
         }
@@ -58,7 +58,7 @@ pub(crate) fn cases() -> Vec<Case> {
             };
             let words = match odd {
                 Odd::Zeros if file != "genai_config.json" => "leads out of the model folder",
-                _ => odd.words(),
+                _ => words(odd, file, "more than the 2147483647 bytes"),
             };
             cases.push(Case::load(named(file), &[file, words], put));
         }
@@ -71,7 +71,7 @@ pub(crate) fn cases() -> Vec<Case> {
             cases.push(Case::generate(
                 named(file),
                 &chat,
-                &[file, odd.words()],
+                &[file, words(odd, file, "is larger than")],
                 put,
             ));
         }
@@ -79,6 +79,17 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.extend(leading_out());
     cases.extend(sizes());
     cases
+}
+
+/// What is said of a file, and of a large one of zeros, in most places.
+fn words(odd: Odd, file: &str, large: &'static str) -> &'static str {
+    match (odd, file) {
+        (Odd::Sparse, "config.json" | "generation_config.json") => "is larger than",
+        (Odd::Sparse, "model.safetensors") => "not a JSON object",
+        (Odd::Sparse, "genai_config.json") => "too_large",
+        (Odd::Sparse, _) => large,
+        _ => odd.words(),
+    }
 }
 
 /// Files that the configuration names, moved out of the folder with a link to them left behind.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use pawl::ErrorCode;
 use serde_json::json;
 
 use super::case::Case;
@@ -270,7 +271,8 @@ fn prompts() -> Vec<Case> {
             "an id outside of the vocabulary",
             &["--ids", "5,331"],
             &["prompt token 1 is 331", "331 tokens"],
-        ),
+        )
+        .coded(ErrorCode::RequestInvalid),
         case(
             "the second of two prompts outside",
             &["--ids", "5", "--ids", "4294967295"],
@@ -280,7 +282,8 @@ fn prompts() -> Vec<Case> {
             "a prompt as long as the context",
             &["--ids", &long],
             &["2048 tokens", "2048"],
-        ),
+        )
+        .coded(ErrorCode::RequestInvalid),
         case(
             "a chat of ids",
             &["--chat", "--ids", "5"],
@@ -474,12 +477,14 @@ fn memory() -> Vec<Case> {
             "a limit of a byte",
             "1",
             &["memory limit of 1 B", "key/value cache", "total"],
-        ),
+        )
+        .coded(ErrorCode::OutOfMemory),
         limited(
             "a limit of 5 MiB",
             "5MiB",
             &["memory limit of 5.0 MiB", "total"],
-        ),
+        )
+        .coded(ErrorCode::OutOfMemory),
         limited(
             "a limit that shrinks the cache",
             "32MiB",
@@ -497,15 +502,18 @@ fn memory() -> Vec<Case> {
 
 /// Weights that compute nothing.
 fn weights() -> Vec<Case> {
-    vec![Case::generate(
-        "a model of NaN",
-        &["--ids", "5,6"],
-        &["prompt 0", "cannot draw a token"],
-        |here| {
-            model(here);
-            let path = here.join("model/model.onnx.data");
-            let bytes = fs::read(&path).unwrap();
-            write(&path, f32::NAN.to_le_bytes().repeat(bytes.len() / 4));
-        },
-    )]
+    vec![
+        Case::generate(
+            "a model of NaN",
+            &["--ids", "5,6"],
+            &["prompt 0", "cannot draw a token"],
+            |here| {
+                model(here);
+                let path = here.join("model/model.onnx.data");
+                let bytes = fs::read(&path).unwrap();
+                write(&path, f32::NAN.to_le_bytes().repeat(bytes.len() / 4));
+            },
+        )
+        .coded(ErrorCode::StepFailed),
+    ]
 }

@@ -13,6 +13,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::case::{BYTE, Case, HERE, Output};
+use super::library;
 
 /// Cases that run at once.
 const WORKERS: usize = 2;
@@ -25,6 +26,8 @@ const MOST_SECONDS: u64 = 20;
 const CLOCK: Duration = Duration::from_secs(60);
 /// Time from which a case is mentioned.
 const SLOW: Duration = Duration::from_secs(3);
+/// Bytes that a process may say of what is wrong: a list of many errors in short lines.
+const MOST_SAID: usize = 256 << 10;
 /// What a process prints that ended otherwise than it meant to.
 const PANICS: [&str; 5] = [
     "panicked at",
@@ -87,6 +90,8 @@ fn one(case: &Case) -> Result<(), String> {
         let word = here(word, world.path());
         require(all.contains(&word), &format!("`{word}` is not said"))?;
     }
+    let longest = case.longest.unwrap_or(MOST_SAID);
+    require(done.stderr.len() <= longest, "it says too much")?;
     if case.code == 2 && case.output != Output::ErrorsFull {
         require(done.stderr.contains("error: "), "no error is said")?;
         let expected = done.stdout.is_empty() != case.late;
@@ -105,6 +110,11 @@ fn one(case: &Case) -> Result<(), String> {
     });
     let differs = differs.map(|(path, _)| format!("`{}` changed", path.display()));
     require(differs.is_none(), &differs.unwrap_or_default())?;
+    if case.error.is_some() {
+        let found = library::code(case, world.path());
+        let other = format!("the library says {found:?}, not {:?}", case.error);
+        require(found == case.error, &other)?;
+    }
     let left = fs::read_dir(temporary.path()).unwrap().count();
     require(left == 0, "temporary files are left")
 }

@@ -8,9 +8,34 @@ use super::case::Case;
 use super::world::{checkpoint, edit, write};
 
 pub(crate) fn cases() -> Vec<Case> {
-    let mut cases = [texts(), cuda(), options()].concat();
+    let mut cases = [texts(), cuda(), options(), endings()].concat();
     cases.extend(values());
     cases
+}
+
+/// Ids that end an answer: few models have more than three.
+fn endings() -> Vec<Case> {
+    let listed = |file: &'static str, count: usize| {
+        let name = format!("{count} eos_token_id in {file}");
+        let words = [file, "eos_token_id", "at most 256 ids"];
+        Case::build(name, &[], &words, move |here| {
+            checkpoint(here);
+            edit(&here.join("in/config.json"), |config| {
+                config["vocab_size"] = json!(2_000_000);
+            });
+            if file != "config.json" {
+                write(&here.join("in").join(file), "{}");
+            }
+            edit(&here.join("in").join(file), |settings| {
+                settings["eos_token_id"] = (0..count).collect();
+            });
+        })
+    };
+    vec![
+        listed("config.json", 257),
+        listed("config.json", 500_000),
+        listed("generation_config.json", 85_000),
+    ]
 }
 
 /// Files that are not an object of settings.

@@ -1,7 +1,9 @@
 //! Output that cannot be written: full disks, closed streams, readers that have gone.
 
+use std::path::Path;
+
 use super::case::{Case, Output};
-use super::world::{checkpoint, model};
+use super::world::{checkpoint, link, model, sparse};
 
 const IDS: [&str; 3] = ["--ids", "5,6", "--ignore-eos"];
 
@@ -141,12 +143,36 @@ fn disks() -> Vec<Case> {
         )
         .disk(512),
         Case::build(
-            "a build that ends on the last file",
+            "a build whose last file is too large",
             &[],
-            &["cannot be written"],
-            checkpoint,
+            &["tokenizer.json", "cannot be written", "File too large"],
+            |here| {
+                checkpoint(here);
+                sparse(&here.join("in/tokenizer.json"), 8 << 20);
+            },
         )
-        .disk(980_000),
+        .disk(4 << 20),
+        Case::build(
+            "a tokenizer that cannot be read",
+            &[],
+            &["{here}/in/tokenizer.json", "cannot be read"],
+            |here| {
+                checkpoint(here);
+                link(Path::new("/proc/self/mem"), &here.join("in/tokenizer.json"));
+            },
+        ),
+        Case::build(
+            "a tokenizer that grows while it is copied",
+            &[],
+            &["{here}/in/tokenizer.json", "changed while it was copied"],
+            |here| {
+                checkpoint(here);
+                link(
+                    Path::new("/proc/self/status"),
+                    &here.join("in/tokenizer.json"),
+                );
+            },
+        ),
         logits(
             "logits on a disk of a page",
             "{here}/logits",

@@ -1,7 +1,7 @@
 //! Writing the files of an export into its folder.
 
 use std::fs::File;
-use std::io::{BufWriter, IntoInnerError, Read, Write};
+use std::io::{BufWriter, ErrorKind, IntoInnerError, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::external::{DataFile, Entry, Plan};
@@ -10,7 +10,6 @@ use crate::build_request::Progress;
 use crate::error::BuildError;
 use crate::graph::ir::{Graph, InitializerData, SharedPlacement};
 use crate::interrupt::Interrupt;
-use crate::limits::COMPANION_BYTES;
 use crate::report::ReportedFile;
 use crate::source::convert::{Converter, Encoding, NonFinite};
 use crate::source::{Checkpoint, Companion};
@@ -133,13 +132,12 @@ impl<'a> Export<'a> {
     pub(crate) fn companions(&mut self, companions: &[Companion]) -> Result<(), BuildError> {
         for companion in companions {
             let path = self.folder.join(companion.name);
-            let (from, _) = genai_config_schema::open_regular(&companion.path)
-                .map_err(BuildError::read(&companion.path))?;
-            let mut from = from.take(COMPANION_BYTES);
             let mut to = File::create_new(&path).map_err(BuildError::write(&path))?;
-            let bytes = std::io::copy(&mut from, &mut to).map_err(BuildError::write(&path))?;
+            copy(companion, &mut |bytes| {
+                to.write_all(bytes).map_err(BuildError::write(&path))
+            })?;
             to.sync_all().map_err(BuildError::write(&path))?;
-            self.wrote(companion.name, bytes);
+            self.wrote(companion.name, companion.size);
         }
         Ok(())
     }
@@ -189,6 +187,33 @@ impl<'a> Export<'a> {
     fn wrote(&mut self, name: &str, bytes: u64) {
         let name = name.to_owned();
         self.written.files.push(ReportedFile { name, bytes });
+    }
+}
+
+/// Gives a companion to `sink`, piece by piece: as many bytes as it had when its room was planned.
+fn copy(
+    companion: &Companion,
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), BuildError>,
+) -> Result<(), BuildError> {
+    let path = &companion.path;
+    let read = || BuildError::read(path);
+    let (mut from, _) = genai_config_schema::open_regular(path).map_err(read())?;
+    let (mut piece, mut bytes) = (vec![0; 1 << 16], 0);
+    loop {
+        let length = match from.read(&mut piece) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            length => length.map_err(read())?,
+        };
+        bytes += length as u64;
+        if bytes > companion.size || (length == 0 && bytes < companion.size) {
+            let (size, path) = (companion.size, &companion.path);
+            let problem = format!("changed while it was copied: it had {size} bytes");
+            return Err(BuildError::input(path, "", problem));
+        }
+        if length == 0 {
+            return Ok(());
+        }
+        sink(piece.get(..length).unwrap_or_default())?;
     }
 }
 

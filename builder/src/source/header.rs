@@ -27,8 +27,8 @@ pub(super) struct Entry {
     end: u64,
 }
 
-/// Reads and checks the header of one file.
-pub(super) fn read(path: &Path) -> Result<BTreeMap<String, Entry>, BuildError> {
+/// Reads and checks the header of one file, of which at most `left` bytes are read.
+pub(super) fn read(path: &Path, left: &mut u64) -> Result<BTreeMap<String, Entry>, BuildError> {
     let whole = |problem: String| BuildError::input(path, "", problem);
     let file = file::open(path)?;
     let length = file.metadata().map_err(BuildError::read(path))?.len();
@@ -46,6 +46,11 @@ pub(super) fn read(path: &Path) -> Result<BTreeMap<String, Entry>, BuildError> {
              {HEADER_BYTES}"
         )));
     }
+    *left = left.checked_sub(header).ok_or_else(|| {
+        whole(format!(
+            "has a header of {header} bytes: all headers of a checkpoint have more than {HEADER_BYTES} bytes"
+        ))
+    })?;
     if header > length - PREFIX {
         return Err(whole(format!(
             "is truncated: a header of {header} bytes is announced, {} follow",

@@ -21,6 +21,7 @@ use pawl_models::{CheckpointInfo, Weight};
 use serde_json::Value;
 
 use crate::error::BuildError;
+use crate::limits::{HEADER_BYTES, TENSORS};
 
 pub(crate) use companions::{Companion, companions};
 
@@ -74,6 +75,8 @@ pub(crate) struct Checkpoint {
     shards: Vec<PathBuf>,
     tensors: BTreeMap<String, Tensor>,
     warnings: Vec<String>,
+    /// Bytes of headers that may still be read.
+    headers_left: u64,
     /// The shard read last. One handle at a time, however many shards there are.
     open: RefCell<Option<(usize, File)>>,
 }
@@ -100,6 +103,7 @@ impl Checkpoint {
             shards: Vec::new(),
             tensors: BTreeMap::new(),
             warnings: Vec::new(),
+            headers_left: HEADER_BYTES,
             open: RefCell::new(None),
         };
         checkpoint.read_headers()?;
@@ -261,7 +265,7 @@ impl Checkpoint {
 
     fn add_shard(&mut self, path: PathBuf) -> Result<(), BuildError> {
         let shard = self.shards.len();
-        for (name, entry) in header::read(&path)? {
+        for (name, entry) in header::read(&path, &mut self.headers_left)? {
             let tensor = Tensor {
                 shard,
                 dtype: entry.dtype,
@@ -273,6 +277,10 @@ impl Checkpoint {
                 return Err(BuildError::input(&path, name, format!("is in {other} too")));
             }
             self.tensors.insert(name, tensor);
+        }
+        if self.tensors.len() > TENSORS {
+            let problem = format!("the checkpoint has more than {TENSORS} tensors up to here");
+            return Err(BuildError::input(&path, "", problem));
         }
         self.shards.push(path);
         Ok(())

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
+use genai_config_schema::{MAX_TOLD, quoted, shortened};
 use serde::de::{DeserializeOwned, Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+
+use crate::limits::{NAME_BYTES, TENSORS};
 
 /// Reserved in safetensors headers for free text; no tensor has this name.
 const METADATA: &str = "__metadata__";
@@ -36,8 +39,20 @@ impl<'de, V: DeserializeOwned> Visitor<'de> for Names<V> {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
-            let value = map.next_value();
-            let value = value.map_err(|problem| A::Error::custom(format!("{name}: {problem}")))?;
+            if name.len() > NAME_BYTES {
+                let (length, name) = (name.len(), quoted(&name));
+                let problem =
+                    format!("{name}: a name of {length} bytes, at most {NAME_BYTES} are read");
+                return Err(A::Error::custom(problem));
+            }
+            if values.len() == TENSORS {
+                return Err(A::Error::custom(format!("more than {TENSORS} tensors")));
+            }
+            let value = map.next_value().map_err(|problem: A::Error| {
+                // It may hold a string of any length.
+                let problem = problem.to_string();
+                A::Error::custom(format!("{name}: {}", shortened(&problem, MAX_TOLD)))
+            })?;
             if values.contains_key(&name) {
                 return Err(A::Error::custom(format!("{name} appears twice")));
             }

@@ -10,11 +10,17 @@
 //!
 //! # Graphs
 //!
+//! Fields, items and names are counted over all graphs of a model. A graph is a program: of its nodes, only `If` may hold
+//! graphs, and there are no functions. What operators compute and allocate in a step is not bounded; ONNX Runtime has no
+//! bound for it either.
+//!
 //! | constant | value | why |
 //! |---|---|---|
 //! | `GRAPH_BYTES` | 2147483647 | a protobuf message cannot be longer |
 //! | `GRAPH_FIELDS` | 4194304 | reading more takes seconds; a graph of 10,000 nodes has 300,000 |
 //! | `GRAPH_ITEMS` | 131072 | each node or tensor takes some 200 bytes in memory, whatever it takes in the file |
+//! | `GRAPH_VALUES` | 16384 | a thousand layers have a few thousand, and each state is looked for among them |
+//! | `GRAPH_DEPTH` | 8 | branches of branches are rare, and the reader calls itself for each |
 //! | `GRAPH_NAME_BYTES` | 65536 | no name is longer |
 //! | `GRAPH_TEXT_BYTES` | 67108864 | all names together are kept in memory |
 //! | `GRAPH_SHAPE_BYTES` | 1024 | no tensor has more than a hundred axes |

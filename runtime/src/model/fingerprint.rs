@@ -71,7 +71,7 @@ impl Hasher<'_> {
         self.number(size);
         self.bytes(&path, 0, size.min(GRAPH))?;
         self.bytes(&path, size.saturating_sub(GRAPH).max(GRAPH).min(size), size)?;
-        for weight in &io.initializers {
+        for weight in io.weights() {
             if let (Some(place), Some(bytes)) = (&weight.external, weight.bytes()) {
                 self.weight(place, place.length.unwrap_or(bytes))?;
             }

@@ -3,17 +3,20 @@
 //! The contract is checked and memory is planned before any session exists, and a graph for another provider has to
 //! be checked where it cannot be opened at all. Only the fields needed for that are read; everything else, weights
 //! included, is skipped without being loaded.
+//!
+//! A graph is a program. What a session would run without an end, or in ways that are not seen here, is refused: graphs
+//! inside of nodes, except for the branches of an `If`, and functions.
 
+use super::protobuf::{Reader, Value, malformed, only};
 use super::tensor_spec::{DataType, Dim, TensorSpec};
-use crate::limits::{
-    GRAPH_BYTES, GRAPH_FIELDS, GRAPH_ITEMS, GRAPH_NAME_BYTES, GRAPH_SHAPE_BYTES, GRAPH_TEXT_BYTES,
-};
-use genai_config_schema::open_regular;
+use crate::limits::{GRAPH_DEPTH, GRAPH_VALUES};
+use genai_config_schema::quoted;
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io;
 use std::ops::Range;
 use std::path::Path;
+
+pub(crate) use super::protobuf::Allowance;
 
 /// What one graph declares, in file order.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +25,9 @@ pub(crate) struct GraphIo {
     pub(crate) inputs: Vec<TensorSpec>,
     pub(crate) outputs: Vec<TensorSpec>,
     pub(crate) initializers: Vec<Initializer>,
-    /// Domain and type of every node of the graph; the ONNX domain is the empty string.
+    /// Tensors of attributes, and those of the branches of nodes.
+    pub(crate) inner: Vec<Initializer>,
+    /// Domain and type of every node, of branches too; the ONNX domain is the empty string.
     pub(crate) operators: BTreeSet<(String, String)>,
     pub(crate) nodes: Vec<Node>,
 }
@@ -37,6 +42,8 @@ pub(crate) struct Node {
     pub(crate) inputs: Vec<String>,
     pub(crate) outputs: Vec<String>,
     pub(crate) attributes: Vec<Attribute>,
+    /// Names that the branches of the node use.
+    pub(crate) branches: Vec<String>,
 }
 
 /// An attribute that is a number or a text; others are read as the number 0.
@@ -82,28 +89,24 @@ impl Initializer {
 }
 
 impl GraphIo {
-    /// Reads the declarations of `path`.
+    /// Reads the declarations of `path`, within what is left of the `allowance`.
     ///
     /// # Errors
     /// The file cannot be read, or is not an ONNX model; the message says where.
-    pub(crate) fn read(path: &Path) -> io::Result<Self> {
-        let (file, end) = open_regular(path)?;
-        if end > GRAPH_BYTES {
-            let what = format!("more than the {GRAPH_BYTES} bytes that an ONNX file can have");
-            return Err(malformed(GRAPH_BYTES, &what));
-        }
-        let mut reader = Reader {
-            file: BufReader::new(file),
-            position: 0,
-            fields: GRAPH_FIELDS,
-            text: GRAPH_TEXT_BYTES,
-        };
+    pub(crate) fn read(path: &Path, allowance: &mut Allowance) -> io::Result<Self> {
+        let (mut reader, end) = Reader::open(path, allowance)?;
         let mut graph = None;
-        reader.each_field(0..end, |reader, field| {
-            if let (7, Value::Bytes(range)) = field {
-                graph = Some(reader.graph(range)?);
+        reader.each_field(0..end, |reader, field| match field {
+            (7, Value::Bytes(range)) => {
+                let start = range.start;
+                only(&mut graph, reader.graph(range)?, start, "graph")
             }
-            Ok(())
+            // They may call each other, each twice the next.
+            (25, Value::Bytes(range)) => Err(malformed(
+                range.start,
+                "functions of the model's own, which are not supported: export it with them inlined",
+            )),
+            _ => Ok(()),
         })?;
         graph.ok_or_else(|| malformed(end, "the file holds no graph"))
     }
@@ -120,175 +123,39 @@ impl GraphIo {
 
     /// Bytes of all weights that the graph uses, wherever they lie.
     pub(crate) fn weight_bytes(&self) -> u64 {
-        let bytes = self.initializers.iter().filter_map(Initializer::bytes);
+        let bytes = self.weights().filter_map(Initializer::bytes);
         bytes.fold(0, u64::saturating_add)
     }
 
-    /// The initializer of this name.
-    pub(crate) fn initializer(&self, name: &str) -> Option<&Initializer> {
-        self.initializers.iter().find(|found| found.name == name)
+    /// Everything that may lie in a data file.
+    pub(crate) fn weights(&self) -> impl Iterator<Item = &Initializer> {
+        self.initializers.iter().chain(&self.inner)
     }
 }
 
-/// The value of one protobuf field.
-#[derive(Clone, Debug)]
-enum Value {
-    Number(u64),
-    /// Where a string, message or packed list lies in the file.
-    Bytes(Range<u64>),
-    /// A fixed-size value, skipped: nothing that is read here has one.
-    Fixed,
-}
-
-type Field = (u64, Value);
-
-/// A protobuf reader over a file: every length is checked against the message that holds it.
-struct Reader {
-    file: BufReader<File>,
-    position: u64,
-    /// Fields that may still be read.
-    fields: usize,
-    /// Bytes of names that may still be read.
-    text: u64,
-}
-
-fn malformed(at: u64, what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("{what} (at byte {at})"))
-}
-
-impl Reader {
-    /// Calls `visit` for each field of the message at `range`, in order.
-    fn each_field(
-        &mut self,
-        range: Range<u64>,
-        mut visit: impl FnMut(&mut Self, Field) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let mut at = range.start;
-        while at < range.end {
-            self.go_to(at)?;
-            let field = self.field(range.end)?;
-            at = match &field.1 {
-                Value::Bytes(bytes) => bytes.end,
-                Value::Number(_) | Value::Fixed => self.position,
-            };
-            visit(self, field)?;
-        }
-        Ok(())
-    }
-
-    fn field(&mut self, end: u64) -> io::Result<Field> {
-        self.fields = self
-            .fields
-            .checked_sub(1)
-            .ok_or_else(|| malformed(self.position, "too many fields"))?;
-        let tag = self.varint(end)?;
-        if tag >> 3 == 0 {
-            return Err(malformed(
-                self.position,
-                "not an ONNX file: a field without a number",
-            ));
-        }
-        let value = match tag & 7 {
-            0 => Value::Number(self.varint(end)?),
-            1 => self.fixed(8, end)?,
-            2 => {
-                let length = self.varint(end)?;
-                Value::Bytes(self.position..self.bounded(length, end)?)
-            }
-            5 => self.fixed(4, end)?,
-            _ => {
-                return Err(malformed(
-                    self.position,
-                    "not an ONNX file: unknown field type",
-                ));
-            }
-        };
-        Ok((tag >> 3, value))
-    }
-
-    fn fixed(&mut self, length: u64, end: u64) -> io::Result<Value> {
-        let next = self.bounded(length, end)?;
-        self.go_to(next)?;
-        Ok(Value::Fixed)
-    }
-
-    fn bounded(&self, length: u64, end: u64) -> io::Result<u64> {
-        self.position
-            .checked_add(length)
-            .filter(|next| *next <= end)
-            .ok_or_else(|| malformed(self.position, "a field is longer than what holds it"))
-    }
-
-    fn varint(&mut self, end: u64) -> io::Result<u64> {
-        let mut value = 0u64;
-        for shift in (0..64).step_by(7) {
-            let next = self.bounded(1, end)?;
-            let mut byte = [0u8];
-            self.file.read_exact(&mut byte)?;
-            self.position = next;
-            let [byte] = byte;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Ok(value);
-            }
-        }
-        Err(malformed(self.position, "a number of more than 64 bits"))
-    }
-
-    fn go_to(&mut self, position: u64) -> io::Result<()> {
-        let distance = i64::try_from(i128::from(position) - i128::from(self.position))
-            .map_err(|_| malformed(position, "a position outside of the file"))?;
-        self.file.seek_relative(distance)?;
-        self.position = position;
-        Ok(())
-    }
-
-    fn text(&mut self, range: Range<u64>) -> io::Result<String> {
-        let start = range.start;
-        let bytes = self.bytes(range, GRAPH_NAME_BYTES)?;
-        String::from_utf8(bytes).map_err(|_| malformed(start, "a name that is not UTF-8"))
-    }
-
-    fn bytes(&mut self, range: Range<u64>, longest: u64) -> io::Result<Vec<u8>> {
-        let length = range.end.saturating_sub(range.start);
-        self.text = self.text.saturating_sub(length);
-        if length > longest || self.text == 0 {
-            return Err(malformed(range.start, "names or shapes that are too long"));
-        }
-        self.go_to(range.start)?;
-        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
-        self.file.read_exact(&mut bytes)?;
-        self.position = range.end;
-        Ok(bytes)
-    }
-
+impl Reader<'_> {
     fn graph(&mut self, range: Range<u64>) -> io::Result<GraphIo> {
+        if self.depth > GRAPH_DEPTH {
+            let what = format!("graphs nested more than {GRAPH_DEPTH} deep");
+            return Err(malformed(range.start, &what));
+        }
+        self.depth += 1;
         let mut graph = GraphIo::default();
-        self.each_field(range, |reader, field| {
-            match field {
-                (1, Value::Bytes(node)) => {
-                    let node = reader.node(node)?;
-                    graph
-                        .operators
-                        .insert((node.domain.clone(), node.kind.clone()));
-                    put(&mut graph.nodes, node, reader.position)?;
-                }
-                (5, Value::Bytes(tensor)) => {
-                    let tensor = reader.initializer(tensor)?;
-                    put(&mut graph.initializers, tensor, reader.position)?;
-                }
-                (11, Value::Bytes(info)) => {
-                    let info = reader.value_info(info)?;
-                    put(&mut graph.inputs, info, reader.position)?;
-                }
-                (12, Value::Bytes(info)) => {
-                    let info = reader.value_info(info)?;
-                    put(&mut graph.outputs, info, reader.position)?;
-                }
-                _ => {}
+        self.each_field(range, |reader, field| match field {
+            (1, Value::Bytes(node)) => {
+                let node = reader.node(node, &mut graph)?;
+                reader.put(&mut graph.nodes, node)
             }
-            Ok(())
+            (5, Value::Bytes(tensor)) => {
+                let tensor = reader.tensor(tensor)?;
+                reader.put(&mut graph.initializers, tensor)
+            }
+            (11, Value::Bytes(info)) => reader.value_info(info, &mut graph.inputs),
+            (12, Value::Bytes(info)) => reader.value_info(info, &mut graph.outputs),
+            (15, Value::Bytes(range)) => Err(sparse(range.start)),
+            _ => Ok(()),
         })?;
+        self.depth -= 1;
         let weights: BTreeSet<&str> = graph.initializers.iter().map(|w| w.name.as_str()).collect();
         graph
             .inputs
@@ -296,8 +163,10 @@ impl Reader {
         Ok(graph)
     }
 
-    fn node(&mut self, range: Range<u64>) -> io::Result<Node> {
-        let mut node = Node::default();
+    /// Reads a node, and adds what it is and what lies inside of it to its `graph`.
+    fn node(&mut self, range: Range<u64>, graph: &mut GraphIo) -> io::Result<Node> {
+        let start = range.start;
+        let (mut node, mut branches) = (Node::default(), Vec::new());
         self.each_field(range, |reader, field| {
             match field {
                 (1, Value::Bytes(text)) => node.inputs.push(reader.text(text)?),
@@ -305,20 +174,42 @@ impl Reader {
                 (3, Value::Bytes(text)) => node.name = reader.text(text)?,
                 (4, Value::Bytes(text)) => node.kind = reader.text(text)?,
                 (5, Value::Bytes(attribute)) => {
-                    node.attributes.push(reader.attribute(attribute)?);
+                    let attribute = reader.attribute(attribute, &mut graph.inner, &mut branches)?;
+                    node.attributes.push(attribute);
                 }
                 (7, Value::Bytes(text)) => node.domain = reader.text(text)?,
                 _ => {}
             }
             Ok(())
         })?;
+        if node.domain == "ai.onnx" {
+            node.domain.clear();
+        }
+        if !branches.is_empty() && !(node.domain.is_empty() && node.kind == "If") {
+            let (name, kind) = (quoted(&node.name), quoted(&node.kind));
+            let what = format!(
+                "`{name}` ({kind}) has a graph of its own, which is not supported: only `If` runs it at most once"
+            );
+            return Err(malformed(start, &what));
+        }
+        let operator = (node.domain.clone(), node.kind.clone());
+        graph.operators.insert(operator);
+        for branch in branches {
+            node.take_in(branch, graph);
+        }
         Ok(node)
     }
 
-    fn attribute(&mut self, range: Range<u64>) -> io::Result<Attribute> {
+    /// Reads an attribute; its tensors are added to `tensors`, its graphs to `branches`.
+    fn attribute(
+        &mut self,
+        range: Range<u64>,
+        tensors: &mut Vec<Initializer>,
+        branches: &mut Vec<GraphIo>,
+    ) -> io::Result<Attribute> {
         /// A longer text is the content of something, not a word.
         const WORD: u64 = 64;
-        let mut found = Attribute::default();
+        let (mut found, mut tensor, mut branch) = (Attribute::default(), None, None);
         self.each_field(range, |reader, field| {
             match field {
                 (1, Value::Bytes(text)) => found.name = reader.text(text)?,
@@ -327,43 +218,76 @@ impl Reader {
                     let bytes = reader.bytes(text, WORD)?;
                     found.text = String::from_utf8_lossy(&bytes).into_owned();
                 }
+                (5, Value::Bytes(range)) => {
+                    let start = range.start;
+                    only(&mut tensor, reader.tensor(range)?, start, "tensor")?;
+                }
+                (6, Value::Bytes(range)) => {
+                    let start = range.start;
+                    only(&mut branch, reader.graph(range)?, start, "graph")?;
+                }
+                (10, Value::Bytes(range)) => {
+                    let tensor = reader.tensor(range)?;
+                    reader.put(tensors, tensor)?;
+                }
+                (11, Value::Bytes(range)) => branches.push(reader.graph(range)?),
+                (22 | 23, Value::Bytes(range)) => return Err(sparse(range.start)),
                 _ => {}
             }
             Ok(())
         })?;
+        if let Some(tensor) = tensor {
+            self.put(tensors, tensor)?;
+        }
+        branches.extend(branch);
         Ok(found)
     }
 
-    fn value_info(&mut self, range: Range<u64>) -> io::Result<TensorSpec> {
+    fn value_info(&mut self, range: Range<u64>, values: &mut Vec<TensorSpec>) -> io::Result<()> {
+        let start = range.start;
         let mut spec = TensorSpec {
             name: String::new(),
             data_type: DataType(0),
             dims: None,
         };
-        self.each_field(range, |reader, field| {
-            match field {
-                (1, Value::Bytes(text)) => spec.name = reader.text(text)?,
-                (2, Value::Bytes(kind)) => {
-                    reader.each_field(kind, |reader, field| match field {
-                        (1, Value::Bytes(tensor)) => reader.tensor_type(tensor, &mut spec),
-                        _ => Ok(()),
-                    })?
-                }
-                _ => {}
+        let mut kind = None;
+        self.each_field(range, |reader, field| match field {
+            (1, Value::Bytes(text)) => {
+                spec.name = reader.text(text)?;
+                Ok(())
             }
-            Ok(())
+            (2, Value::Bytes(range)) => only(&mut kind, range, start, "type"),
+            _ => Ok(()),
         })?;
-        Ok(spec)
+        let mut tensor = None;
+        self.each_field(kind.unwrap_or(start..start), |_, field| match field {
+            // Of a tensor, a sequence, a mapping, an optional value or a sparse tensor.
+            (what @ (1 | 4 | 5 | 8 | 9), Value::Bytes(range)) => {
+                only(&mut tensor, (what == 1, range), start, "kind of type")
+            }
+            _ => Ok(()),
+        })?;
+        if let Some((true, range)) = tensor {
+            self.tensor_type(range, &mut spec)?;
+        }
+        if values.len() >= GRAPH_VALUES {
+            let what = format!("more than {GRAPH_VALUES} inputs or outputs");
+            return Err(malformed(start, &what));
+        }
+        self.put(values, spec)
     }
 
     fn tensor_type(&mut self, range: Range<u64>, spec: &mut TensorSpec) -> io::Result<()> {
-        self.each_field(range, |reader, field| {
-            match field {
-                (1, Value::Number(number)) => spec.data_type = data_type(number),
-                (2, Value::Bytes(shape)) => spec.dims = Some(reader.shape(shape)?),
-                _ => {}
+        self.each_field(range, |reader, field| match field {
+            (1, Value::Number(number)) => {
+                spec.data_type = data_type(number);
+                Ok(())
             }
-            Ok(())
+            (2, Value::Bytes(range)) => {
+                let start = range.start;
+                only(&mut spec.dims, reader.shape(range)?, start, "shape")
+            }
+            _ => Ok(()),
         })
     }
 
@@ -391,7 +315,8 @@ impl Reader {
         Ok(dim)
     }
 
-    fn initializer(&mut self, range: Range<u64>) -> io::Result<Initializer> {
+    fn tensor(&mut self, range: Range<u64>) -> io::Result<Initializer> {
+        let start = range.start;
         let mut found = Initializer {
             name: String::new(),
             data_type: DataType(0),
@@ -406,25 +331,13 @@ impl Reader {
                 (2, Value::Number(number)) => found.data_type = data_type(number),
                 (8, Value::Bytes(text)) => found.name = reader.text(text)?,
                 (13, Value::Bytes(entry)) => reader.external(entry, &mut external)?,
-                (14, Value::Number(location)) => outside = location == 1,
+                (14, Value::Number(location)) => outside = is_outside(location, start)?,
                 _ => {}
             }
             Ok(())
         })?;
         found.external = outside.then_some(external);
         Ok(found)
-    }
-
-    fn packed(&mut self, range: Range<u64>, dims: &mut Vec<u64>) -> io::Result<()> {
-        if range.end.saturating_sub(range.start) > GRAPH_SHAPE_BYTES {
-            return Err(malformed(range.start, "a name or shape that is too long"));
-        }
-        self.go_to(range.start)?;
-        while self.position < range.end {
-            let extent = self.varint(range.end)?;
-            dims.push(extent);
-        }
-        Ok(())
     }
 
     fn external(&mut self, range: Range<u64>, external: &mut ExternalData) -> io::Result<()> {
@@ -444,6 +357,10 @@ impl Reader {
                 .map_err(|_| malformed(start, "an external data position that is not a number"))
         };
         match key.as_str() {
+            // Others pass over an empty one that comes after the first.
+            "location" if !external.location.is_empty() => {
+                return Err(malformed(start, "a second location of external data"));
+            }
             "location" => external.location = value,
             "offset" => external.offset = number()?,
             "length" => external.length = Some(number()?),
@@ -453,21 +370,41 @@ impl Reader {
     }
 }
 
-/// Adds one more, within the bound.
-fn put<T>(items: &mut Vec<T>, item: T, at: u64) -> io::Result<()> {
-    if items.len() >= GRAPH_ITEMS {
-        return Err(malformed(
-            at,
-            &format!("more than {GRAPH_ITEMS} nodes, tensors, inputs or outputs"),
-        ));
+impl Node {
+    /// Takes over a branch: what it uses is used by the node, what it holds is held by the node's graph.
+    fn take_in(&mut self, branch: GraphIo, graph: &mut GraphIo) {
+        graph.operators.extend(branch.operators);
+        graph.inner.extend(branch.initializers);
+        graph.inner.extend(branch.inner);
+        let outputs = branch.outputs.into_iter().map(|output| output.name);
+        self.branches.extend(outputs);
+        for node in branch.nodes {
+            self.branches.extend(node.inputs);
+            self.branches.extend(node.branches);
+        }
     }
-    items.push(item);
-    Ok(())
 }
 
-/// Element types are small; anything else is shown as it is.
+fn sparse(at: u64) -> io::Error {
+    malformed(at, "a sparse tensor, which is not supported")
+}
+
+/// Element types are small; of a larger number, readers see 32 bits.
 fn data_type(number: u64) -> DataType {
-    DataType(i32::try_from(number).unwrap_or(i32::MAX))
+    DataType(low(number).cast_signed())
+}
+
+/// Whether a tensor's values are in another file.
+fn is_outside(location: u64, at: u64) -> io::Result<bool> {
+    match low(location) {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(malformed(at, "an unknown place of a tensor's values")),
+    }
+}
+
+fn low(number: u64) -> u32 {
+    u32::try_from(number & u64::from(u32::MAX)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

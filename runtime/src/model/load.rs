@@ -16,7 +16,9 @@ use crate::exec::{
 };
 use crate::limits::THREADS;
 use crate::settings;
-use genai_config_schema::{GenaiConfig, GraphOptimizationLevel, SessionOptions};
+use genai_config_schema::{
+    GenaiConfig, GraphOptimizationLevel, MAX_TOLD, SessionOptions, shortened,
+};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -369,7 +371,7 @@ fn settled_threads(
 
 /// ONNX Runtime says whether it was the provider that failed only in the text.
 pub(super) fn session_error(path: &Path, provider: Provider, message: &str) -> LoadError {
-    let reason = message.trim().to_owned();
+    let reason = shortened(message.trim(), MAX_TOLD).into_owned();
     let of_provider = reason.contains("execution provider") || reason.contains("CUDA");
     if provider != Provider::Cpu && of_provider {
         return LoadError::Provider {

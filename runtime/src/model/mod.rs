@@ -10,6 +10,7 @@ mod inspect;
 mod load;
 mod options;
 mod plan;
+mod protobuf;
 mod source;
 pub(crate) mod spec;
 mod state_plan;

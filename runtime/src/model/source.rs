@@ -1,7 +1,7 @@
 //! The files of a model, read and checked, before ONNX Runtime is involved.
 
 use super::contract::{self, Contract, GraphFile, Subject};
-use super::graph_io::GraphIo;
+use super::graph_io::{Allowance, GraphIo};
 use crate::error::LoadError;
 use genai_config_schema::{ConfigErrors, GenaiConfig, Manifest, Mtp, confined, regular_size};
 use std::path::{Path, PathBuf};
@@ -33,15 +33,16 @@ impl Source {
         let manifest = config.manifest().map_err(named)?;
         let mtp = enabled_head(&config);
         let mut graph_sizes = Vec::new();
+        let mut left = Allowance::default();
         let mut graph = |name: &str| -> Result<GraphFile, LoadError> {
             let (path, size) = graph_file(folder, name)?;
             graph_sizes.push((path.clone(), size));
-            read_graph(&path, name)
+            read_graph(&path, name, &mut left)
         };
         let decoder = graph(&config.model.decoder.filename)?;
         let head = mtp.map(|mtp| graph(&mtp.filename)).transpose()?;
         let commits = commit_files(&manifest).into_iter();
-        let commits = commits.map(|name| read_graph(&graph_file(folder, name)?.0, name));
+        let commits = commits.map(|name| read_graph(&graph_file(folder, name)?.0, name, &mut left));
         let commits = commits.collect::<Result<Vec<_>, _>>()?;
         let contract = contract::check(&Subject {
             folder,
@@ -105,8 +106,8 @@ fn graph_file(folder: &Path, name: &str) -> Result<(PathBuf, u64), LoadError> {
     })
 }
 
-fn read_graph(path: &Path, name: &str) -> Result<GraphFile, LoadError> {
-    let io = GraphIo::read(path).map_err(|source| {
+fn read_graph(path: &Path, name: &str, left: &mut Allowance) -> Result<GraphFile, LoadError> {
+    let io = GraphIo::read(path, left).map_err(|source| {
         let path = path.to_path_buf();
         if source.kind() == std::io::ErrorKind::InvalidData {
             let reason = source.to_string();

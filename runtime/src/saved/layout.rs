@@ -14,6 +14,8 @@ pub(crate) struct Layout {
     pub(super) vocab: u32,
     /// The most tokens of one request.
     pub(super) most_tokens: usize,
+    /// Tokens that the key/value cache holds.
+    pub(super) room: usize,
     /// Fixed tensors in manifest order.
     pub(super) fixed: Vec<FixedLayout>,
     pub(super) cache: Option<CacheLayout>,
@@ -89,10 +91,13 @@ impl Layout {
             paged.map(|paged| CacheLayout::of(paged, kind))
         };
         let fixed = state.fixed.iter();
+        let cache = paged(state, "cache");
+        let pool = (model.limits.kv_blocks).saturating_mul(model.limits.block_size);
         Self {
             model: model.fingerprint,
             vocab: model.config.model.vocab_size,
             most_tokens,
+            room: cache.as_ref().map_or(usize::MAX, |_| pool),
             fixed: fixed
                 .map(|fixed| FixedLayout {
                     name: format!("fixed.{}", fixed.input),
@@ -102,17 +107,17 @@ impl Layout {
                         .then_some(fixed.fresh),
                 })
                 .collect(),
-            cache: paged(state, "cache"),
-            hidden: model.decoder.hidden_size(),
+            cache,
+            hidden: head.map_or(0, |_| model.decoder.hidden_size()),
             head: head
                 .filter(|_| heads)
                 .and_then(|head| paged(head.state(), "head")),
         }
     }
 
-    /// Bytes of the largest file: of a state of the most tokens, with a head as large as the decoder where there may be
-    /// one, and room for the header.
-    pub(super) fn most_bytes(&self) -> u64 {
+    /// Bytes of the largest file with so many tokens, with a head as large as the decoder where there may be one, and room
+    /// for the header.
+    pub(super) fn most_bytes(&self, tokens: usize) -> u64 {
         let wide = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         let row = |fixed: &FixedLayout| {
             let elements: usize = fixed.shape.iter().product();
@@ -127,14 +132,49 @@ impl Layout {
         let head = self.head.as_ref().map_or(decoder, position);
         let elements = decoder.saturating_add(head).saturating_add(1);
         let elements = elements.saturating_add(wide(self.hidden));
-        let elements = elements.saturating_mul(wide(self.most_tokens));
+        let elements = elements.saturating_mul(wide(tokens));
         let bytes = elements.saturating_mul(4).saturating_add(wide(fixed));
         bytes.saturating_add(HEADER)
     }
 }
 
+#[cfg(any(test, feature = "fuzzing"))]
+impl Layout {
+    /// Of a model of every kind of state.
+    pub(crate) fn small() -> Self {
+        let fixed = |name: &str, shape: &[usize], element| FixedLayout {
+            name: format!("fixed.{name}"),
+            shape: shape.to_vec(),
+            element,
+        };
+        let cache = |kind: &str, layers: usize| {
+            let name = |layer, part| format!("{kind}.past.{layer}.{part}");
+            CacheLayout {
+                layers: (0..layers)
+                    .map(|layer| (name(layer, "key"), name(layer, "value")))
+                    .collect(),
+                position: [2, 3],
+            }
+        };
+        Self {
+            model: Fingerprint::default(),
+            vocab: 50,
+            most_tokens: 9,
+            room: 9,
+            fixed: vec![
+                fixed("conv", &[2, 3], ElementType::F32),
+                fixed("delta", &[2, 2, 2], ElementType::F32),
+                fixed("ids", &[2], ElementType::I64),
+            ],
+            cache: Some(cache("cache", 2)),
+            head: Some(cache("head", 1)),
+            hidden: 5,
+        }
+    }
+}
+
 /// Bytes that a header may have.
-const HEADER: u64 = 16 << 20;
+pub(super) const HEADER: u64 = 16 << 20;
 
 impl CacheLayout {
     fn of(paged: &PagedSpec, kind: &str) -> Self {

@@ -2,12 +2,16 @@
 
 use super::error::StateFileError;
 use super::format::{Entry, FORMAT, KEYS, TOKENS, UNREAD, VERSION, checksum};
-use super::layout::{CacheLayout, Layout};
+use super::layout::{CacheLayout, HEADER, Layout};
+use crate::engine::KeptError;
 use crate::kv::KeysValues;
 use crate::txn::{HeadImage, StateImage};
+use genai_config_schema::open_regular;
+use safetensors::tensor::Metadata;
 use safetensors::{Dtype, SafeTensors};
 use std::collections::{BTreeMap, HashMap};
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 /// Reads a state of a model with this layout, and the tokens that it has seen.
@@ -16,13 +20,7 @@ use std::path::Path;
 /// Files that cannot be read, are damaged, are no saved states, of another version, or of another model.
 pub(crate) fn read(path: &Path, layout: &Layout) -> Result<(Vec<u32>, StateImage), StateFileError> {
     let damaged = |error: &dyn std::fmt::Display| StateFileError::damaged(path, error);
-    let bytes = genai_config_schema::read_regular(path, layout.most_bytes());
-    let bytes = bytes.map_err(|error| {
-        if error.kind() == ErrorKind::FileTooLarge {
-            return damaged(&error);
-        }
-        StateFileError::file(path, error)
-    })?;
+    let bytes = bytes(path, layout)?;
     let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|e| damaged(&e))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|e| damaged(&e))?;
     let entries = file.iter().map(|(name, view)| {
@@ -41,6 +39,73 @@ pub(crate) fn read(path: &Path, layout: &Layout) -> Result<(Vec<u32>, StateImage
     };
     contents.check(layout)?;
     contents.state(layout)
+}
+
+/// The bytes of a file, once its header says that there are as many, and no more than this engine has room for: a file of
+/// any size takes no room on a disk.
+fn bytes(path: &Path, layout: &Layout) -> Result<Vec<u8>, StateFileError> {
+    let damaged = |reason: &dyn std::fmt::Display| StateFileError::damaged(path, reason);
+    let failed = |error| StateFileError::file(path, error);
+    let (mut file, size) = open_regular(path).map_err(failed)?;
+    let mut bytes = start(&mut file).map_err(failed)?;
+    let header = bytes.get(PREFIX..).unwrap_or_default();
+    let header: Metadata = serde_json::from_slice(header).map_err(|error| damaged(&error))?;
+    let announced = bytes.len().checked_add(header.data_len());
+    if announced.and_then(|bytes| u64::try_from(bytes).ok()) != Some(size) {
+        return Err(damaged(&format!(
+            "{size} bytes are not what its header says"
+        )));
+    }
+    let tokens = header.info(TOKENS).and_then(|ids| ids.shape.first());
+    let tokens = tokens.copied().unwrap_or(0);
+    let room = layout.room.min(layout.most_tokens);
+    if tokens > room {
+        return Err(too_long(path, &header, layout, tokens));
+    }
+    let most = layout.most_bytes(tokens);
+    if size > most {
+        let reason =
+            format!("is larger than {most} bytes, the most that a state of {tokens} tokens has");
+        return Err(damaged(&reason));
+    }
+    let rest = size.saturating_sub(u64::try_from(bytes.len()).unwrap_or(size));
+    let reserved = bytes.try_reserve_exact(usize::try_from(rest).unwrap_or(usize::MAX));
+    reserved.map_err(|error| failed(error.into()))?;
+    file.take(rest).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+/// Bytes before a header: its length.
+const PREFIX: usize = 8;
+
+/// The length of the header and the header, or what there is of them.
+fn start(file: &mut File) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(PREFIX as u64).read_to_end(&mut bytes)?;
+    let length = bytes
+        .first_chunk()
+        .map_or(0, |length| u64::from_le_bytes(*length));
+    file.take(length.min(HEADER)).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The error for a state of more tokens than a request, or the cache, can have.
+fn too_long(path: &Path, header: &Metadata, layout: &Layout, tokens: usize) -> StateFileError {
+    let [_, _, model, _] = KEYS;
+    let found = header
+        .metadata()
+        .as_ref()
+        .and_then(|metadata| metadata.get(model));
+    if tokens <= layout.most_tokens && found == Some(&layout.model.to_string()) {
+        let room = layout.room;
+        let reason = format!(
+            "`{}` holds {tokens} tokens, the key/value cache {room}",
+            path.display()
+        );
+        return KeptError::NoRoom { reason }.into();
+    }
+    let most = layout.room.min(layout.most_tokens);
+    StateFileError::other_model(path, TOKENS, format!("1 to {most} tokens"), tokens)
 }
 
 /// A file that is well formed.

@@ -28,19 +28,7 @@ fn cache(kind: &str, layers: usize) -> CacheLayout {
 }
 
 fn layout() -> Layout {
-    Layout {
-        model: Fingerprint::default(),
-        vocab: 50,
-        most_tokens: 9,
-        fixed: vec![
-            fixed("conv", &[2, 3], ElementType::F32),
-            fixed("delta", &[2, 2, 2], ElementType::F32),
-            fixed("ids", &[2], ElementType::I64),
-        ],
-        cache: Some(cache("cache", 2)),
-        head: Some(cache("head", 1)),
-        hidden: 5,
-    }
+    Layout::small()
 }
 
 fn fixed(name: &str, shape: &[usize], element: ElementType) -> FixedLayout {
@@ -115,7 +103,7 @@ fn what_was_written_is_read() {
     write(&path, &layout(), &[1, 2], &image(2)).unwrap();
     assert_eq!(read(&path, &layout()).unwrap(), (vec![1, 2], image(2)));
     assert_eq!(files(&folder), 1);
-    assert!(u64::try_from(bytes.len()).unwrap() <= layout().most_bytes());
+    assert!(u64::try_from(bytes.len()).unwrap() <= layout().most_bytes(4));
 }
 
 #[test]
@@ -263,6 +251,64 @@ fn states_of_other_models_are_refused() {
     }
 }
 
+/// A sparse file whose header says that a tensor is as long as it takes for so many rows.
+fn sparse(path: &Path, bytes: &[u8], name: &str, rows: u64) {
+    let (_, header) = safetensors::SafeTensors::read_metadata(bytes).unwrap();
+    let metadata = header.metadata();
+    let end = 4 * rows;
+    let header = serde_json::json!({"__metadata__": metadata,
+        name: {"dtype": "U32", "shape": [rows], "data_offsets": [0, end]}});
+    let header = header.to_string();
+    let length = u64::try_from(header.len()).unwrap();
+    fs::write(path, [&length.to_le_bytes(), header.as_bytes()].concat()).unwrap();
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_len(8 + length + end).unwrap();
+}
+
+/// What fits no cache is refused by the header alone, and told from what is of another model.
+#[test]
+fn a_state_that_the_cache_cannot_hold_is_refused_unread() {
+    let (_folder, path, bytes) = saved();
+    let small = |most_tokens| Layout {
+        most_tokens,
+        room: 3,
+        ..layout()
+    };
+    let (code, message) = refused(&path, &small(9));
+    assert_eq!(code, ErrorCode::NoRoom, "{message}");
+    assert!(message.contains("holds 4 tokens"), "{message}");
+    assert_eq!(refused(&path, &small(3)).0, ErrorCode::StateForeign);
+    let other = Layout {
+        model: Fingerprint::test(7),
+        ..small(9)
+    };
+    assert_eq!(refused(&path, &other).0, ErrorCode::StateForeign);
+    // Something large that no state has.
+    sparse(&path, &bytes, "more", 1 << 36);
+    let (code, message) = refused(&path, &layout());
+    assert_eq!(code, ErrorCode::StateDamaged);
+    assert!(message.contains("is larger than"), "{message}");
+    // The end of all tensors, and what comes before them, is more than there are numbers.
+    let (text, end) = ("\u{20}".repeat(64), u64::MAX - 63);
+    let tensor = |name, begin: u64, end: u64| {
+        format!(
+            r#""{name}":{{"dtype":"U8","shape":[{}],"data_offsets":[{begin},{end}]}}"#,
+            end - begin
+        )
+    };
+    let header = format!(
+        "{{{},{}}}{text}",
+        tensor("a", 0, 1 << 60),
+        tensor("b", 1 << 60, end)
+    );
+    fs::write(
+        &path,
+        [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat(),
+    )
+    .unwrap();
+    assert_eq!(refused(&path, &layout()).0, ErrorCode::StateDamaged);
+}
+
 /// A state that another model saved fails by its fingerprint, before anything else of it is looked at.
 #[test]
 fn the_fingerprint_decides() {
@@ -330,10 +376,23 @@ fn other_files_are_no_states() {
     assert_eq!(code, ErrorCode::StateForeign);
     assert!(message.contains("version is 2, expected 1"), "{message}");
 
-    // A size that no state has is refused before it is read.
-    let large = fs::File::create(&path).unwrap();
-    large.set_len(1 << 40).unwrap();
-    assert_eq!(refused(&path, &layout()).0, ErrorCode::StateDamaged);
+    // A size that no state has is refused before it is read, whatever a context would allow.
+    let wide = Layout {
+        most_tokens: 1 << 31,
+        room: 1 << 31,
+        ..layout()
+    };
+    for layout in [&layout(), &wide] {
+        let large = fs::File::create(&path).unwrap();
+        large.set_len(1 << 40).unwrap();
+        assert_eq!(refused(&path, layout).0, ErrorCode::StateDamaged);
+        sparse(&path, &bytes, "tokens", 1 << 30);
+        let expected = match layout.room {
+            9 => ErrorCode::NoRoom,
+            _ => ErrorCode::StateDamaged,
+        };
+        assert_eq!(refused(&path, layout).0, expected);
+    }
     let missing = folder.path().join("missing");
     assert_eq!(refused(&missing, &layout()).0, ErrorCode::FileUnreadable);
     assert_eq!(

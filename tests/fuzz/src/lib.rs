@@ -11,6 +11,6 @@ pub use chat_template::chat_template;
 pub use genai_config::genai_config;
 #[cfg(feature = "libfuzzer")]
 pub use {
-    pawl::fuzzing::step_script,
+    pawl::fuzzing::{onnx_graph, saved_state, step_script},
     pawl_builder::fuzzing::{hugging_face_config, safetensors_header},
 };

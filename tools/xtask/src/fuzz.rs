@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The targets, which are the programs of the package `pawl-fuzz` and the folders of its corpus.
-const TARGETS: [&str; 5] = [
+const TARGETS: [&str; 7] = [
     "safetensors_header",
     "hugging_face_config",
     "genai_config",
     "chat_template",
     "step_script",
+    "onnx_graph",
+    "saved_state",
 ];
 
 /// Coverage as libFuzzer reads it: edges with counters, and what comparisons compare.

@@ -24,7 +24,14 @@ const UNITS: [&str; 7] = [
     "engine::",
 ];
 /// Tests of engines.
-const CASES: [&str; 4] = ["serving", "kept", "speculation", "independence"];
+const CASES: [&str; 6] = [
+    "serving",
+    "kept",
+    "speculation",
+    "independence",
+    "branches",
+    "commit_graphs",
+];
 /// The planted bug.
 const CANARY: [&str; 4] = [
     "--ignored",
@@ -57,12 +64,42 @@ pub(crate) fn asan(root: &Path) -> Result<(), ChoreError> {
         &mut test("pawl", &canary),
         "AddressSanitizer: heap-buffer-overflow",
     )?;
+    require_tests(&mut test("pawl", &["--lib", "--", "--list"]))?;
     chores::run(&mut test("pawl", &[&["--lib", "--"], &UNITS[..]].concat()))?;
-    let mut cases = test("pawl-tests", &[]);
     for case in CASES {
-        cases.args(["--test", case]);
+        let mut list = test("pawl-tests", &["--test", case, "--", "--list"]);
+        if names(&chores::output(&mut list)?).next().is_none() {
+            return Err(ChoreError::Command(format!("{case} has no test")));
+        }
     }
-    chores::run(&mut cases)
+    let cases = CASES.map(|case| ["--test", case]);
+    chores::run(&mut test("pawl-tests", cases.as_flattened()))
+}
+
+/// A filter that matches nothing succeeds, so each of [`UNITS`] must match a test of those that `list` lists.
+fn require_tests(list: &mut Command) -> Result<(), ChoreError> {
+    let listed = chores::output(list)?;
+    let unmatched = unmatched(&listed, &UNITS);
+    if unmatched.is_empty() {
+        return Ok(());
+    }
+    let message = format!("no test has a name with {}", unmatched.join(" or "));
+    Err(ChoreError::Command(message))
+}
+
+/// The filters that match none of the listed tests.
+fn unmatched<'f>(listed: &str, filters: &[&'f str]) -> Vec<&'f str> {
+    let filters = filters.iter().copied();
+    filters
+        .filter(|filter| !names(listed).any(|name| name.contains(filter)))
+        .collect()
+}
+
+/// The tests that a test program lists.
+fn names(listed: &str) -> impl Iterator<Item = &str> {
+    listed
+        .lines()
+        .filter_map(|line| line.strip_suffix(": test"))
 }
 
 /// Refuses a toolchain without the sanitizer.
@@ -119,6 +156,7 @@ pub(crate) fn valgrind(root: &Path) -> Result<(), ChoreError> {
         test
     };
     must_find(&mut test(&CANARY), "Invalid read of size 4")?;
+    require_tests(test(&["--list"]).env_remove(format!("CARGO_TARGET_{triple}_RUNNER")))?;
     chores::run(&mut test(&UNITS))
 }
 
@@ -139,4 +177,22 @@ fn must_find(command: &mut Command, report: &str) -> Result<(), ChoreError> {
     Err(ChoreError::Command(format!(
         "the planted bug was not found:\n{text}"
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_that_match_no_test_are_told() {
+        let listed =
+            "kernels::a::b: test\nkv::block: test\nkvs: benchmark\n\n2 tests, 1 benchmark\n";
+        assert_eq!(unmatched(listed, &["kernels::", "kv::"]), [""; 0]);
+        assert_eq!(
+            unmatched(listed, &["txn::", "kv::", "kvs"]),
+            ["txn::", "kvs"]
+        );
+        assert_eq!(unmatched("0 tests, 0 benchmarks\n", &["kv::"]), ["kv::"]);
+        assert_eq!(names(listed).count(), 2);
+    }
 }

@@ -195,3 +195,36 @@ fn a_weight_that_cannot_be_read_is_refused_before_anything_is_written() {
         "{message}"
     );
 }
+
+/// The room of a companion was planned, and its reader is to blame where it cannot be read.
+#[test]
+fn a_companion_that_changes_is_refused_by_its_own_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokenizer.json");
+    let copied = |size| {
+        let companion = Companion {
+            name: "tokenizer.json",
+            path: path.clone(),
+            size,
+        };
+        let mut bytes = Vec::new();
+        let copied = copy(&companion, &mut |piece| {
+            bytes.extend_from_slice(piece);
+            Ok(())
+        });
+        copied.map(|()| bytes).map_err(|error| error.to_string())
+    };
+    let missing = copied(9).unwrap_err();
+    assert!(
+        missing.contains("tokenizer.json: cannot be read"),
+        "{missing}"
+    );
+    let contents = vec![7; 100_000];
+    fs::write(&path, &contents).unwrap();
+    assert_eq!(copied(100_000).unwrap(), contents);
+    for size in [99_999, 100_001] {
+        let changed = copied(size).unwrap_err();
+        let part = format!("tokenizer.json: changed while it was copied: it had {size} bytes");
+        assert!(changed.contains(&part), "{changed}");
+    }
+}

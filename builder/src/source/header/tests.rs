@@ -1,4 +1,5 @@
 use super::*;
+use crate::limits::NAME_BYTES;
 use crate::source::testing::raw;
 use proptest::prelude::*;
 
@@ -32,6 +33,26 @@ fn what_the_format_allows_is_read() {
         .collect();
     assert_eq!(places, [("a", 0), ("b", 1), ("e", 3), ("n", 3)]);
     assert_eq!(tensors["e"].shape, [0, 9]);
+}
+
+#[test]
+fn the_headers_of_all_files_are_bounded_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    raw(&path, &format!("{{{}}}", " ".repeat(98)), &[]);
+    let mut left = 250;
+    assert!(read(&path, &mut left).is_ok());
+    assert!(read(&path, &mut left).is_ok());
+    let error = read(&path, &mut left).unwrap_err().to_string();
+    assert!(error.contains("all headers of a checkpoint"), "{error}");
+    let name = "n".repeat(NAME_BYTES);
+    assert!(parsed(&format!(r#"{{"{name}":{ENTRY}}}"#), 8).is_ok());
+    refused(
+        &format!(r#"{{"{name}n":{ENTRY}}}"#),
+        8,
+        "",
+        "a name of 1025 bytes",
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What can be wrong between a graph and its configuration.
 
+use genai_config_schema::{MAX_LISTED, MAX_QUOTED, quoted, shortened};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -122,7 +123,7 @@ pub struct ContractMismatch {
 pub struct ContractErrors {
     /// The model folder.
     pub folder: PathBuf,
-    /// The mismatches: decoder first, then head, then weights.
+    /// The mismatches: decoder first, then head, then weights; a thousand at most. Long names are shortened.
     pub mismatches: Vec<ContractMismatch>,
 }
 
@@ -137,14 +138,23 @@ impl fmt::Display for ContractErrors {
             [mismatch] => write!(f, ": {mismatch}"),
             all => {
                 write!(f, " in {} places", all.len())?;
-                all.iter()
-                    .try_for_each(|mismatch| write!(f, "\n  {mismatch}"))
+                let (listed, more) = all.split_at(all.len().min(MAX_LISTED));
+                listed
+                    .iter()
+                    .try_for_each(|mismatch| write!(f, "\n  {mismatch}"))?;
+                match more.len() {
+                    0 => Ok(()),
+                    more => write!(f, "\n  and {more} more"),
+                }
             }
         }
     }
 }
 
 impl std::error::Error for ContractErrors {}
+
+/// Most mismatches that are collected: a graph can have one for every node.
+const MOST: usize = 1000;
 
 /// Mismatches found so far.
 #[derive(Debug, Default)]
@@ -166,12 +176,17 @@ impl Findings {
         expected: impl fmt::Display,
         found: impl fmt::Display,
     ) {
+        if self.found.len() >= MOST {
+            return;
+        }
+        // Names of a graph may be long, and what is said of them may hold two.
+        let told = |text: String| shortened(&text, 3 * MAX_QUOTED).into_owned();
         self.found.push(ContractMismatch {
             code,
-            graph: self.graph.clone(),
-            tensor: tensor.to_owned(),
-            expected: expected.to_string(),
-            found: found.to_string(),
+            graph: quoted(&self.graph).into_owned(),
+            tensor: quoted(tensor).into_owned(),
+            expected: told(expected.to_string()),
+            found: told(found.to_string()),
         });
     }
 

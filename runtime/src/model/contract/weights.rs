@@ -6,7 +6,7 @@ use crate::exec::SharedTensor;
 use crate::model::graph_io::{ExternalData, Initializer};
 use crate::model::tensor_spec::DataType;
 use genai_config_schema::{SharedInitializer, confined, regular_size};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Component, Path, PathBuf};
 
 /// Checks every weight outside of the graph files, the data files, and every shared weight. Returns the shared ones,
@@ -27,17 +27,23 @@ pub(super) fn check(
         .head
         .map(|(mtp, graph)| (graph, &mtp.shared_initializers));
     let mut shared = Vec::new();
-    for (graph, list) in [Some(decoder), head].into_iter().flatten() {
+    let commits = subject.commits.iter().map(|graph| (graph, [].as_slice()));
+    let graphs = [Some(decoder), head].into_iter().flatten();
+    let graphs = graphs.map(|(graph, list)| (graph, list.as_slice()));
+    for (graph, list) in graphs.chain(commits) {
         findings.start(&graph.name);
-        for weight in &graph.io.initializers {
+        for weight in graph.io.weights() {
             if let Some(place) = &weight.external {
                 files.add(&graph.name, weight, place, findings);
             }
         }
-        shared.extend(
-            list.iter()
-                .filter_map(|entry| check_shared(subject.folder, graph, entry, findings)),
-        );
+        // Of two with one name, ONNX Runtime takes the last.
+        let named = graph.io.initializers.iter();
+        let named: HashMap<_, _> = named.map(|weight| (weight.name.as_str(), weight)).collect();
+        for entry in list {
+            let weight = named.get(entry.name.as_str()).copied();
+            shared.extend(check_shared(subject.folder, graph, entry, weight, findings));
+        }
     }
     (shared, files.check(findings))
 }
@@ -150,6 +156,7 @@ fn check_shared(
     folder: &Path,
     graph: &GraphFile,
     entry: &SharedInitializer,
+    weight: Option<&Initializer>,
     findings: &mut Findings,
 ) -> Option<SharedTensor> {
     let data_type = DataType(i32::try_from(entry.data_type).unwrap_or(i32::MAX));
@@ -163,7 +170,7 @@ fn check_shared(
         entry.offset,
         entry.length,
     );
-    let found = match graph.io.initializer(&entry.name) {
+    let found = match weight {
         None => "missing".to_owned(),
         Some(weight) => match &weight.external {
             None => "stored in the graph file".to_owned(),

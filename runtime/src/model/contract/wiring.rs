@@ -34,8 +34,12 @@ struct Wiring<'a> {
     inputs: BTreeMap<&'a str, Declared>,
     outputs: Vec<(&'a str, Declared)>,
     /// The node that makes a value, and the place of the value among its outputs.
-    makers: HashMap<&'a str, (&'a Node, usize)>,
+    makers: Makers<'a>,
+    /// What the values are that nodes only pass on.
+    origins: HashMap<&'a str, &'a str>,
 }
+
+type Makers<'a> = HashMap<&'a str, (&'a Node, usize)>;
 
 /// Checks every operator that keeps state, the embedding, and where logits come from.
 pub(super) fn check(
@@ -81,29 +85,20 @@ impl<'a> Wiring<'a> {
             let places = node.outputs.iter().enumerate();
             places.map(move |(place, name)| (name.as_str(), (node, place)))
         });
+        let makers: Makers<'_> = made.collect();
         Self {
             graph,
             state,
             inputs,
             outputs,
-            makers: made.collect(),
+            origins: origins(&makers),
+            makers,
         }
     }
 
     /// The value that `name` is, through nodes that only pass it on.
     fn origin(&self, name: &'a str) -> &'a str {
-        let mut name = name;
-        // A damaged graph may pass a value on in a circle.
-        for _ in 0..self.graph.nodes.len() {
-            match self.makers.get(name) {
-                Some((node, 0)) if passes_on(node) => match node.inputs.first() {
-                    Some(input) => name = input,
-                    None => break,
-                },
-                _ => break,
-            }
-        }
-        name
+        self.origins.get(name).copied().unwrap_or(name)
     }
 
     /// What stands at a place of a node's inputs, if that is an input of the graph.
@@ -232,11 +227,13 @@ impl<'a> Wiring<'a> {
     /// The rows of the embedding are chosen by tokens and by nothing else.
     fn check_embedding(&self, signature: &Signature, findings: &mut Findings) {
         let shape = [signature.vocab, signature.hidden_size].map(|extent| extent as u64);
+        let weights = self.graph.initializers.iter();
+        let tables = weights.filter(|weight| weight.dims == shape);
+        let tables: HashSet<&str> = tables.map(|weight| weight.name.as_str()).collect();
         for node in &self.graph.nodes {
             let gathers = node.domain.is_empty() && node.kind == "Gather";
             let table = node.inputs.first().map(|name| self.origin(name));
-            let table = table.and_then(|name| self.graph.initializer(name));
-            if !gathers || table.is_none_or(|table| table.dims != shape) {
+            if !gathers || table.is_none_or(|table| !tables.contains(table)) {
                 continue;
             }
             match self.declared_at(node, 1) {
@@ -293,7 +290,8 @@ impl<'a> Wiring<'a> {
             if let Some((node, _)) = self.makers.get(name)
                 && seen.insert(std::ptr::from_ref::<Node>(node))
             {
-                open.extend(node.inputs.iter().map(String::as_str));
+                let used = node.inputs.iter().chain(&node.branches);
+                open.extend(used.map(String::as_str));
             }
         }
         false
@@ -314,6 +312,27 @@ impl<'a> Wiring<'a> {
             Declared::Checkpoints(index) => format!("checkpoints of the {}", state(index)),
         }
     }
+}
+
+/// Follows every value that is only passed on to where it comes from; each node is passed once.
+fn origins<'a>(makers: &Makers<'a>) -> HashMap<&'a str, &'a str> {
+    let mut origins: HashMap<&str, &str> = HashMap::new();
+    for name in makers.keys() {
+        let (mut at, mut chain) = (*name, Vec::new());
+        while !origins.contains_key(at)
+            && let Some((node, 0)) = makers.get(at)
+            && passes_on(node)
+            && let Some(input) = node.inputs.first()
+        {
+            // A damaged graph may pass a value on in a circle, which ends where it began.
+            origins.insert(at, at);
+            chain.push(at);
+            at = input;
+        }
+        let origin = origins.get(at).copied().unwrap_or(at);
+        origins.extend(chain.into_iter().map(|name| (name, origin)));
+    }
+    origins
 }
 
 fn passes_on(node: &Node) -> bool {

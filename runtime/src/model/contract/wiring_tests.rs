@@ -17,7 +17,7 @@ fn node(kind: &str, inputs: &str, outputs: &str) -> Node {
         kind: kind.to_owned(),
         inputs: words(inputs),
         outputs: words(outputs),
-        attributes: Vec::new(),
+        ..Node::default()
     }
 }
 
@@ -251,6 +251,43 @@ fn an_operator_aligns_as_declared() {
         let codes: Vec<_> = case.mismatches().iter().map(|m| m.2).collect();
         assert_eq!(codes, vec!["P11"; wrong], "{convolution}, {delta}");
     }
+}
+
+/// Many operators at the end of a long chain: each node is passed once, not once for each operator.
+#[test]
+fn a_long_chain_is_followed_to_its_end() {
+    let mut case = wired();
+    let nodes = &mut case.decoder.io.nodes;
+    nodes[1].inputs[5] = "p19999".to_owned();
+    for place in 0..20_000 {
+        let from = match place {
+            0 => "write_rows".to_owned(),
+            _ => format!("p{}", place - 1),
+        };
+        nodes.push(node("Identity", &from, &format!("p{place}")));
+    }
+    let mut again = nodes[1].clone();
+    again.outputs.clear();
+    again.inputs = vec!["p19999".to_owned(); 8];
+    nodes.extend(vec![again; 20_000]);
+    let found = case.mismatches();
+    assert_eq!(found.len(), 1000);
+    let first = ("model.onnx".to_owned(), "write_rows".to_owned(), "P8");
+    assert_eq!(found[0], first);
+}
+
+/// A branch uses values of the graph around it.
+#[test]
+fn what_a_branch_uses_is_used_by_its_node() {
+    let mut case = wired();
+    let logits = &mut case.decoder.io.nodes[5];
+    logits.kind = "If".to_owned();
+    logits.inputs = vec!["condition".to_owned()];
+    logits.branches = vec!["rows".to_owned()];
+    assert_eq!(case.mismatches(), []);
+    case.decoder.io.nodes[5].branches.clear();
+    let expected = ("model.onnx".to_owned(), "logits".to_owned(), "P10");
+    assert_eq!(case.mismatches(), [expected]);
 }
 
 #[test]

@@ -45,6 +45,42 @@ fn weights_must_lie_below_the_folder() {
     }
 }
 
+#[test]
+fn weights_of_branches_and_of_commit_graphs_must_lie_there_too() {
+    let mut case = Case::new();
+    let inner = weight("inner", "../data", 0, 160);
+    case.decoder.io.inner.push(inner);
+    let mut commit = GraphFile {
+        name: "commit.onnx".to_owned(),
+        io: GraphIo::default(),
+    };
+    commit.io.initializers.push(weight("c", "/data", 0, 160));
+    case.commits.push(commit);
+    let found = case.mismatches();
+    let place = |graph: &str, name: &str| (graph.to_owned(), name.to_owned(), "P5");
+    assert_eq!(
+        found,
+        [place("model.onnx", "inner"), place("commit.onnx", "c")]
+    );
+}
+
+#[test]
+fn long_names_and_long_lists_are_shortened() {
+    let mut case = Case::new();
+    for _ in 0..2000 {
+        let name = "n".repeat(20_000);
+        case.decoder
+            .io
+            .initializers
+            .push(weight(&name, &"../".repeat(9_000), 0, 160));
+    }
+    let error = case.check().unwrap_err();
+    assert_eq!(error.mismatches.len(), 1000);
+    let message = error.to_string();
+    assert!(message.ends_with("and 936 more"), "{message}");
+    assert!(message.len() < 100_000, "{}", message.len());
+}
+
 /// Weights of both graphs in `data`, which ends at 352, and one of the head in `own`.
 fn two_files(data: Option<usize>) -> String {
     let mut case = Case::new();
