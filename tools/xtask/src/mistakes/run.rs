@@ -4,6 +4,7 @@ use super::copy::Copy;
 use super::{Mistake, Test, chosen};
 use crate::{ChoreError, chores, setup};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,10 @@ use std::time::{Duration, Instant};
 /// How long one test may run; a mistake that hangs it is not caught by an assertion.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// Packages without a library or tests of these names: naming them builds nothing, but gives every dependency the features
+/// that it has in the whole workspace, so that all binaries share one build of it.
+const PROGRAMS: [&str; 3] = ["build-model", "pawl-cli", "xtask"];
+
 /// What came of one mistake.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
@@ -20,8 +25,21 @@ enum Verdict {
     Caught(String),
     /// The test passed.
     Survived,
-    /// The mistake is not one that a test could catch: it does not compile, hangs, or ends the process.
-    Useless(String),
+    /// There is no test to fail: the mistake does not compile, and this is the compiler's first complaint.
+    NotCompiled(String),
+    /// The test hung, ended the process, or did not run at all.
+    NotJudged(String),
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Caught(message) => write!(f, "caught: {message}"),
+            Self::Survived => f.write_str("SURVIVED: the test passes"),
+            Self::NotCompiled(complaint) => write!(f, "DOES NOT COMPILE: {complaint}"),
+            Self::NotJudged(reason) => write!(f, "NOT JUDGED: {reason}"),
+        }
+    }
 }
 
 /// Makes the mistakes with these names, or all.
@@ -36,20 +54,27 @@ pub(crate) fn run(root: &Path, names: &[String]) -> Result<(), ChoreError> {
         mistake.apply(&copy.read(mistake.file)?)?;
     }
     let bench = Bench { copy, library };
-    bench.pass_without(&mistakes)?;
-    let mut failures = Vec::new();
-    for (number, mistake) in (1..).zip(&mistakes) {
-        let start = Instant::now();
-        let verdict = bench.make(mistake)?;
-        let (name, seconds) = (mistake.name, start.elapsed().as_secs());
-        let told = match &verdict {
-            Verdict::Caught(message) => format!("caught: {message}"),
-            Verdict::Survived => format!("SURVIVED {}", mistake.test.name),
-            Verdict::Useless(reason) => format!("USELESS: {reason}"),
-        };
-        println!("[{number}/{}] {name} ({seconds} s) {told}", mistakes.len());
-        if !matches!(verdict, Verdict::Caught(_)) {
-            failures.push(format!("{name}: {told}"));
+    // One binary after the other, those that build quickest first: what one build leaves, the next can use.
+    let mut binaries: BTreeMap<Binary, Vec<&Mistake>> = BTreeMap::new();
+    for mistake in mistakes.iter().copied() {
+        binaries
+            .entry(Binary::of(mistake.test))
+            .or_default()
+            .push(mistake);
+    }
+    let (mut done, mut failures) = (0, Vec::new());
+    for (binary, of) in binaries {
+        bench.pass_without(binary, &of)?;
+        for mistake in of {
+            done += 1;
+            let start = Instant::now();
+            let verdict = bench.make(mistake)?;
+            let (name, seconds) = (mistake.name, start.elapsed().as_secs());
+            println!("[{done}/{}] {name} ({seconds} s) {verdict}", mistakes.len());
+            if !matches!(verdict, Verdict::Caught(_)) {
+                let test = mistake.test.name;
+                failures.push(format!("{name}: {verdict} ({test})"));
+            }
         }
     }
     ChoreError::unless_empty("mistakes", &failures)
@@ -87,30 +112,19 @@ struct Bench {
 }
 
 impl Bench {
-    /// Every test that a mistake names passes without one.
-    fn pass_without(&self, mistakes: &[&Mistake]) -> Result<(), ChoreError> {
-        let mut binaries: BTreeMap<Binary, BTreeSet<&str>> = BTreeMap::new();
-        for test in mistakes.iter().map(|mistake| mistake.test) {
-            binaries
-                .entry(Binary::of(test))
-                .or_default()
-                .insert(test.name);
-        }
-        for (of, tests) in binaries {
-            let binary = self.build(of)?.map_err(ChoreError::Command)?;
-            for test in &tests {
-                let verdict = self.judge(&binary, test)?;
-                if verdict != Verdict::Survived {
-                    let message = format!("without a mistake {test} does not pass: {verdict:?}");
-                    return Err(ChoreError::Command(message));
-                }
+    /// Every test of a binary that one of `mistakes` names passes without one.
+    fn pass_without(&self, binary: Binary, mistakes: &[&Mistake]) -> Result<(), ChoreError> {
+        let tests: BTreeSet<&str> = mistakes.iter().map(|m| m.test.name).collect();
+        let built = self.build(binary)?.map_err(ChoreError::Command)?;
+        for test in &tests {
+            let verdict = self.judge(&built, test)?;
+            if verdict != Verdict::Survived {
+                let message = format!("without a mistake {test} does not pass: {verdict:?}");
+                return Err(ChoreError::Command(message));
             }
-            println!(
-                "{} tests of {} pass without a mistake",
-                tests.len(),
-                of.package
-            );
         }
+        let (count, package) = (tests.len(), binary.package);
+        println!("{count} tests of {package} pass without a mistake");
         Ok(())
     }
 
@@ -120,7 +134,7 @@ impl Bench {
         self.copy.write(file, mistake.apply(&text)?.as_bytes())?;
         let verdict = match self.build(Binary::of(mistake.test)) {
             Ok(Ok(binary)) => self.judge(&binary, mistake.test.name),
-            Ok(Err(reason)) => Ok(Verdict::Useless(reason)),
+            Ok(Err(complaint)) => Ok(Verdict::NotCompiled(complaint)),
             Err(error) => Err(error),
         };
         self.copy.write(file, text.as_bytes())?;
@@ -134,8 +148,9 @@ impl Bench {
             .current_dir(&self.copy.tree)
             .env("CARGO_TARGET_DIR", &self.copy.target)
             .args(["test", "--no-run", "--package", of.package])
+            .args(PROGRAMS.iter().flat_map(|name| ["--package", name]))
             .args(["--message-format", "json-render-diagnostics"])
-            .args(["--config", "profile.dev.debug=false"])
+            .args(["--config", "profile.dev.package.pawl.debug=false"])
             .arg("--config")
             .arg(format!("profile.dev.package.pawl.opt-level={}", of.level));
         match of.target {
@@ -156,6 +171,9 @@ impl Bench {
         command
             .current_dir(&self.copy.tree)
             .env("ORT_DYLIB_PATH", &self.library)
+            // That it fails is enough: no smaller example is looked for, nor remembered for the next mistake.
+            .env("PROPTEST_MAX_SHRINK_ITERS", "0")
+            .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true")
             .args(["--exact", test]);
         Ok(verdict(test, &finish(command, Some(PATIENCE))?))
     }
@@ -180,7 +198,7 @@ struct Finished {
 
 fn verdict(test: &str, ran: &Finished) -> Verdict {
     if ran.timed_out {
-        return Verdict::Useless(format!("{test} hangs"));
+        return Verdict::NotJudged(format!("{test} hangs"));
     }
     if ran.stdout.contains(&format!("test {test} ... FAILED")) {
         // The test's own output, its panic included, is captured and printed with the summary.
@@ -193,7 +211,7 @@ fn verdict(test: &str, ran: &Finished) -> Verdict {
         return Verdict::Survived;
     }
     let last = ran.stderr.lines().next_back().unwrap_or_default();
-    Verdict::Useless(format!("{test} neither passed nor failed: {last}"))
+    Verdict::NotJudged(format!("{test} neither passed nor failed: {last}"))
 }
 
 /// Runs a command to its end, or until patience does.
@@ -265,7 +283,7 @@ mod tests {
         ] {
             let verdict = ran(success, text, timed_out);
             assert!(
-                matches!(verdict, Verdict::Useless(_)),
+                matches!(verdict, Verdict::NotJudged(_)),
                 "{text}: {verdict:?}"
             );
         }
