@@ -1,7 +1,8 @@
 //! Making mistakes, one at a time.
 
 use super::copy::Copy;
-use super::{Mistake, Test, chosen};
+use super::together::{self, Function};
+use super::{Mistake, Test, all, chosen};
 use crate::{ChoreError, chores, setup};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -49,35 +50,64 @@ impl fmt::Display for Verdict {
 pub(crate) fn run(root: &Path, names: &[String]) -> Result<(), ChoreError> {
     let mistakes = chosen(names)?;
     let library = setup::ensure(root)?;
-    let copy = Copy::of(root, &chores::target_folder(root)?)?;
+    let bench = Bench::new(Copy::of(root, &chores::target_folder(root)?)?, library)?;
     for mistake in &mistakes {
-        mistake.apply(&copy.read(mistake.file)?)?;
+        mistake.apply(bench.plain(mistake))?;
     }
-    let bench = Bench { copy, library };
-    // One binary after the other, those that build quickest first: what one build leaves, the next can use.
-    let mut binaries: BTreeMap<Binary, Vec<&Mistake>> = BTreeMap::new();
+    let mut binaries: BTreeMap<Binary, Vec<&'static Mistake>> = BTreeMap::new();
     for mistake in mistakes.iter().copied() {
-        binaries
-            .entry(Binary::of(mistake.test))
-            .or_default()
-            .push(mistake);
+        let of = binaries.entry(Binary::of(mistake.test)).or_default();
+        of.push(mistake);
     }
-    let (mut done, mut failures) = (0, Vec::new());
+    let mut report = Report::of(mistakes.len());
     for (binary, of) in binaries {
-        bench.pass_without(binary, &of)?;
-        for mistake in of {
-            done += 1;
+        let (built, together) = bench.together(binary, &of)?;
+        bench.pass_without(&built, &of)?;
+        for mistake in &together {
             let start = Instant::now();
-            let verdict = bench.make(mistake)?;
-            let (name, seconds) = (mistake.name, start.elapsed().as_secs());
-            println!("[{done}/{}] {name} ({seconds} s) {verdict}", mistakes.len());
-            if !matches!(verdict, Verdict::Caught(_)) {
-                let test = mistake.test.name;
-                failures.push(format!("{name}: {verdict} ({test})"));
+            let verdict = bench.judge(&built, mistake.test.name, Some(mistake))?;
+            report.tell(mistake, start, &verdict);
+        }
+        bench.write_plain(&of)?;
+        for mistake in of {
+            if together.iter().all(|other| other.name != mistake.name) {
+                let start = Instant::now();
+                let verdict = bench.alone(mistake)?;
+                report.tell(mistake, start, &verdict);
             }
         }
     }
-    ChoreError::unless_empty("mistakes", &failures)
+    ChoreError::unless_empty("mistakes", &report.failures)
+}
+
+/// What is told of every mistake.
+struct Report {
+    all: usize,
+    told: usize,
+    failures: Vec<String>,
+}
+
+impl Report {
+    fn of(all: usize) -> Self {
+        Self {
+            all,
+            told: 0,
+            failures: Vec::new(),
+        }
+    }
+
+    fn tell(&mut self, mistake: &Mistake, start: Instant, verdict: &Verdict) {
+        self.told += 1;
+        let (name, seconds) = (mistake.name, start.elapsed().as_secs());
+        println!(
+            "[{}/{}] {name} ({seconds} s) {verdict}",
+            self.told, self.all
+        );
+        if !matches!(verdict, Verdict::Caught(_)) {
+            let test = mistake.test.name;
+            self.failures.push(format!("{name}: {verdict} ({test})"));
+        }
+    }
 }
 
 /// A test binary.
@@ -109,47 +139,135 @@ impl Binary {
 struct Bench {
     copy: Copy,
     library: PathBuf,
+    /// Every file that a mistake is made in, without one.
+    plain: BTreeMap<&'static str, String>,
+}
+
+/// A binary, or what the compiler says against it.
+type Built = Result<PathBuf, Vec<Complaint>>;
+
+/// An error of the compiler.
+#[derive(Debug)]
+struct Complaint {
+    /// Files and lines that it points to.
+    places: Vec<(String, usize)>,
+    message: String,
 }
 
 impl Bench {
-    /// Every test of a binary that one of `mistakes` names passes without one.
-    fn pass_without(&self, binary: Binary, mistakes: &[&Mistake]) -> Result<(), ChoreError> {
-        let tests: BTreeSet<&str> = mistakes.iter().map(|m| m.test.name).collect();
-        let built = self.build(binary)?.map_err(ChoreError::Command)?;
+    fn new(copy: Copy, library: PathBuf) -> Result<Self, ChoreError> {
+        let texts = all().map(|mistake| Ok((mistake.file, copy.read(mistake.file)?)));
+        let plain = texts.collect::<Result<_, ChoreError>>()?;
+        Ok(Self {
+            copy,
+            library,
+            plain,
+        })
+    }
+
+    /// The file of a mistake, without one.
+    fn plain(&self, mistake: &Mistake) -> &str {
+        self.plain.get(mistake.file).map_or("", String::as_str)
+    }
+
+    /// Builds as many mistakes as can be in one binary: all but those that change more than the body of a function, and
+    /// those that the compiler complains of.
+    fn together(
+        &self,
+        binary: Binary,
+        mistakes: &[&'static Mistake],
+    ) -> Result<(PathBuf, Vec<&'static Mistake>), ChoreError> {
+        let mut able = mistakes.to_vec();
+        loop {
+            let functions = self.write_together(mistakes, &able)?;
+            let complaints = match self.build(binary)? {
+                Ok(built) => {
+                    let together = functions.into_iter().flat_map(|(_, of)| of.mistakes);
+                    return Ok((built, together.collect()));
+                }
+                Err(complaints) => complaints,
+            };
+            if functions.is_empty() {
+                let messages: Vec<_> = complaints.iter().map(|c| c.message.as_str()).collect();
+                return Err(ChoreError::Command(messages.join("; ")));
+            }
+            let at_fault = |(file, of): &&(&str, Function)| {
+                let mut places = complaints.iter().flat_map(|c| &c.places);
+                places.any(|(other, line)| other == file && of.lines.contains(line))
+            };
+            let found = functions.iter().filter(at_fault);
+            let names: BTreeSet<&str> = found
+                .flat_map(|(_, of)| of.mistakes.iter().map(|mistake| mistake.name))
+                .collect();
+            // A complaint of no function in particular: nothing is built together.
+            able.retain(|mistake| !names.is_empty() && !names.contains(mistake.name));
+        }
+    }
+
+    /// Writes the files of `mistakes` with those of them that are `able` to be together.
+    fn write_together(
+        &self,
+        mistakes: &[&'static Mistake],
+        able: &[&'static Mistake],
+    ) -> Result<Vec<(&'static str, Function)>, ChoreError> {
+        let mut functions = Vec::new();
+        for file in mistakes.iter().map(|m| m.file).collect::<BTreeSet<_>>() {
+            let of: Vec<_> = able.iter().copied().filter(|m| m.file == file).collect();
+            let plain = self.plain.get(file).map_or("", String::as_str);
+            let (text, found) = together::combine(plain, &of);
+            self.copy.write(Path::new(file), text.as_bytes())?;
+            functions.extend(found.into_iter().map(|function| (file, function)));
+        }
+        Ok(functions)
+    }
+
+    /// Undoes every mistake of these files.
+    fn write_plain(&self, mistakes: &[&'static Mistake]) -> Result<(), ChoreError> {
+        self.write_together(mistakes, &[]).map(drop)
+    }
+
+    /// Every test that one of `mistakes` names passes without one.
+    fn pass_without(&self, built: &Path, mistakes: &[&Mistake]) -> Result<(), ChoreError> {
+        let tests: BTreeSet<Test> = mistakes.iter().map(|m| m.test).collect();
         for test in &tests {
-            let verdict = self.judge(&built, test)?;
+            let verdict = self.judge(built, test.name, None)?;
             if verdict != Verdict::Survived {
+                let test = test.name;
                 let message = format!("without a mistake {test} does not pass: {verdict:?}");
                 return Err(ChoreError::Command(message));
             }
         }
-        let (count, package) = (tests.len(), binary.package);
-        println!("{count} tests of {package} pass without a mistake");
+        println!("{} tests pass without a mistake", tests.len());
         Ok(())
     }
 
-    /// Makes one mistake, runs its test, and undoes it.
-    fn make(&self, mistake: &Mistake) -> Result<Verdict, ChoreError> {
-        let (text, file) = (self.copy.read(mistake.file)?, Path::new(mistake.file));
-        self.copy.write(file, mistake.apply(&text)?.as_bytes())?;
+    /// Builds one mistake, runs its test, and undoes it.
+    fn alone(&self, mistake: &'static Mistake) -> Result<Verdict, ChoreError> {
+        let text = mistake.apply(self.plain(mistake))?;
+        self.copy.write(Path::new(mistake.file), text.as_bytes())?;
         let verdict = match self.build(Binary::of(mistake.test)) {
-            Ok(Ok(binary)) => self.judge(&binary, mistake.test.name),
-            Ok(Err(complaint)) => Ok(Verdict::NotCompiled(complaint)),
+            Ok(Ok(binary)) => self.judge(&binary, mistake.test.name, None),
+            Ok(Err(complaints)) => {
+                let first = complaints.into_iter().next();
+                Ok(Verdict::NotCompiled(
+                    first.map(|c| c.message).unwrap_or_default(),
+                ))
+            }
             Err(error) => Err(error),
         };
-        self.copy.write(file, text.as_bytes())?;
+        self.write_plain(&[mistake])?;
         verdict
     }
 
-    /// Builds the tests of a package: the binary, or the compiler's first complaint.
-    fn build(&self, of: Binary) -> Result<Result<PathBuf, String>, ChoreError> {
+    /// Builds the tests of a package.
+    fn build(&self, of: Binary) -> Result<Built, ChoreError> {
         let mut command = Command::new("cargo");
         command
             .current_dir(&self.copy.tree)
             .env("CARGO_TARGET_DIR", &self.copy.target)
             .args(["test", "--no-run", "--package", of.package])
             .args(PROGRAMS.iter().flat_map(|name| ["--package", name]))
-            .args(["--message-format", "json-render-diagnostics"])
+            .args(["--message-format", "json"])
             .args(["--config", "profile.dev.package.pawl.debug=false"])
             .arg("--config")
             .arg(format!("profile.dev.package.pawl.opt-level={}", of.level));
@@ -162,15 +280,29 @@ impl Bench {
         if let Some(binary) = built.success.then(binary).flatten() {
             return Ok(Ok(binary));
         }
-        let complaint = built.stderr.lines().find(|line| line.starts_with("error"));
-        Ok(Err(complaint.unwrap_or("it does not build").to_owned()))
+        let complaints: Vec<_> = built.stdout.lines().filter_map(complaint).collect();
+        if complaints.is_empty() {
+            let message = format!("it does not build: {}", built.stderr.trim());
+            return Err(ChoreError::Command(message));
+        }
+        Ok(Err(complaints))
     }
 
-    fn judge(&self, binary: &Path, test: &str) -> Result<Verdict, ChoreError> {
+    /// Runs one test, of a process that makes one mistake or none.
+    fn judge(
+        &self,
+        binary: &Path,
+        test: &str,
+        mistake: Option<&Mistake>,
+    ) -> Result<Verdict, ChoreError> {
         let mut command = Command::new(binary);
         command
             .current_dir(&self.copy.tree)
             .env("ORT_DYLIB_PATH", &self.library)
+            .env(
+                together::VARIABLE,
+                mistake.map_or("", |mistake| mistake.name),
+            )
             // That it fails is enough: no smaller example is looked for, nor remembered for the next mistake.
             .env("PROPTEST_MAX_SHRINK_ITERS", "0")
             .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true")
@@ -185,6 +317,25 @@ fn executable(line: &str) -> Option<PathBuf> {
     let of_test = message.pointer("/profile/test")?.as_bool()?;
     let path = message.get("executable")?.as_str()?;
     of_test.then(|| PathBuf::from(path))
+}
+
+/// The error of the compiler that a line of cargo's messages tells.
+fn complaint(line: &str) -> Option<Complaint> {
+    let message: serde_json::Value = serde_json::from_str(line).ok()?;
+    let message = message.get("message")?;
+    if message.get("level")?.as_str()? != "error" {
+        return None;
+    }
+    let place = |span: &serde_json::Value| {
+        let file = span.get("file_name")?.as_str()?.to_owned();
+        let line = usize::try_from(span.get("line_start")?.as_u64()?).ok()?;
+        Some((file, line))
+    };
+    let spans = message.get("spans")?.as_array()?;
+    Some(Complaint {
+        places: spans.iter().filter_map(place).collect(),
+        message: message.get("message")?.as_str()?.to_owned(),
+    })
 }
 
 /// What a command left behind.
@@ -295,6 +446,17 @@ mod tests {
         assert_eq!(executable(line), Some(PathBuf::from("/t/pawl-1")));
         assert_eq!(executable(&line.replace("true", "false")), None);
         assert_eq!(executable("Compiling pawl"), None);
+    }
+
+    #[test]
+    fn errors_of_the_compiler_name_their_places() {
+        let line = r#"{"reason":"compiler-message","message":{"level":"error","message":"no such value",
+            "spans":[{"file_name":"a/b.rs","line_start":7}]}}"#;
+        let found = complaint(line).unwrap();
+        assert_eq!(found.message, "no such value");
+        assert_eq!(found.places, [("a/b.rs".to_owned(), 7)]);
+        assert!(complaint(&line.replace("error", "warning")).is_none());
+        assert!(complaint("{}").is_none());
     }
 
     #[test]
