@@ -169,9 +169,9 @@ pub(super) const TREES: &[Mistake] = &[
     },
     Mistake {
         name: "texts-are-shared-with-everybody",
-        file: "runtime/src/engine/draft/lookup.rs",
-        text: "(scope.clone(), Vec::new())",
-        replacement: "(scope[..0].to_owned() + \"a\", Vec::new())",
+        file: "runtime/src/request/request.rs",
+        text: "scope: self.scope.clone(),",
+        replacement: "scope: self.scope.as_ref().map(|_| String::new()),",
         test: unit("engine::tests::sources::texts_are_shared_within_a_scope_only"),
     },
     Mistake {

@@ -54,18 +54,18 @@ pub(crate) fn run(root: &Path, names: &[String]) -> Result<(), ChoreError> {
     for mistake in &mistakes {
         mistake.apply(bench.plain(mistake))?;
     }
-    let mut binaries: BTreeMap<Binary, Vec<&'static Mistake>> = BTreeMap::new();
+    let mut packages: BTreeMap<&str, Vec<&'static Mistake>> = BTreeMap::new();
     for mistake in mistakes.iter().copied() {
-        let of = binaries.entry(Binary::of(mistake.test)).or_default();
+        let of = packages.entry(mistake.test.package).or_default();
         of.push(mistake);
     }
     let mut report = Report::of(mistakes.len());
-    for (binary, of) in binaries {
-        let (built, together) = bench.together(binary, &of)?;
+    for of in packages.into_values() {
+        let (built, together) = bench.together(&of)?;
         bench.pass_without(&built, &of)?;
         for mistake in &together {
             let start = Instant::now();
-            let verdict = bench.judge(&built, mistake.test.name, Some(mistake))?;
+            let verdict = bench.judge(&built, mistake.test, Some(mistake))?;
             report.tell(mistake, start, &verdict);
         }
         bench.write_plain(&of)?;
@@ -110,31 +110,6 @@ impl Report {
     }
 }
 
-/// A test binary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Binary {
-    package: &'static str,
-    target: Option<&'static str>,
-    /// How much the runtime is optimised. A build takes longer than most tests; only kernels need any.
-    level: u8,
-}
-
-impl Binary {
-    fn of(test: Test) -> Self {
-        let Test {
-            package,
-            target,
-            name,
-        } = test;
-        let computes = target.is_some() || name.starts_with("kernels::");
-        Self {
-            package,
-            target,
-            level: u8::from(computes),
-        }
-    }
-}
-
 /// The copy and what its tests need.
 struct Bench {
     copy: Copy,
@@ -143,8 +118,8 @@ struct Bench {
     plain: BTreeMap<&'static str, String>,
 }
 
-/// A binary, or what the compiler says against it.
-type Built = Result<PathBuf, Vec<Complaint>>;
+/// Test binaries by the names of their targets.
+type Binaries = BTreeMap<String, PathBuf>;
 
 /// An error of the compiler.
 #[derive(Debug)]
@@ -170,17 +145,17 @@ impl Bench {
         self.plain.get(mistake.file).map_or("", String::as_str)
     }
 
-    /// Builds as many mistakes as can be in one binary: all but those that change more than the body of a function, and
+    /// Builds as many mistakes as can be together: all but those that change more than the body of a function, and
     /// those that the compiler complains of.
     fn together(
         &self,
-        binary: Binary,
         mistakes: &[&'static Mistake],
-    ) -> Result<(PathBuf, Vec<&'static Mistake>), ChoreError> {
+    ) -> Result<(Binaries, Vec<&'static Mistake>), ChoreError> {
+        let tests: BTreeSet<Test> = mistakes.iter().map(|mistake| mistake.test).collect();
         let mut able = mistakes.to_vec();
         loop {
             let functions = self.write_together(mistakes, &able)?;
-            let complaints = match self.build(binary)? {
+            let complaints = match self.build(&tests)? {
                 Ok(built) => {
                     let together = functions.into_iter().flat_map(|(_, of)| of.mistakes);
                     return Ok((built, together.collect()));
@@ -227,10 +202,10 @@ impl Bench {
     }
 
     /// Every test that one of `mistakes` names passes without one.
-    fn pass_without(&self, built: &Path, mistakes: &[&Mistake]) -> Result<(), ChoreError> {
+    fn pass_without(&self, built: &Binaries, mistakes: &[&Mistake]) -> Result<(), ChoreError> {
         let tests: BTreeSet<Test> = mistakes.iter().map(|m| m.test).collect();
         for test in &tests {
-            let verdict = self.judge(built, test.name, None)?;
+            let verdict = self.judge(built, *test, None)?;
             if verdict != Verdict::Survived {
                 let test = test.name;
                 let message = format!("without a mistake {test} does not pass: {verdict:?}");
@@ -245,8 +220,8 @@ impl Bench {
     fn alone(&self, mistake: &'static Mistake) -> Result<Verdict, ChoreError> {
         let text = mistake.apply(self.plain(mistake))?;
         self.copy.write(Path::new(mistake.file), text.as_bytes())?;
-        let verdict = match self.build(Binary::of(mistake.test)) {
-            Ok(Ok(binary)) => self.judge(&binary, mistake.test.name, None),
+        let verdict = match self.build(&BTreeSet::from([mistake.test])) {
+            Ok(Ok(built)) => self.judge(&built, mistake.test, None),
             Ok(Err(complaints)) => {
                 let first = complaints.into_iter().next();
                 Ok(Verdict::NotCompiled(
@@ -259,26 +234,38 @@ impl Bench {
         verdict
     }
 
-    /// Builds the tests of a package.
-    fn build(&self, of: Binary) -> Result<Built, ChoreError> {
+    /// Builds what these tests are in, all of one package: the binaries, or what the compiler says against them.
+    fn build(
+        &self,
+        tests: &BTreeSet<Test>,
+    ) -> Result<Result<Binaries, Vec<Complaint>>, ChoreError> {
+        let packages: BTreeSet<&str> = tests.iter().map(|test| test.package).collect();
+        let targets: BTreeSet<_> = tests.iter().map(|test| test.target).collect();
+        // How much the runtime is optimised. A build takes longer than most tests; only whole models need any.
+        let level = u8::from(targets.iter().any(Option::is_some));
         let mut command = Command::new("cargo");
         command
             .current_dir(&self.copy.tree)
             .env("CARGO_TARGET_DIR", &self.copy.target)
-            .args(["test", "--no-run", "--package", of.package])
-            .args(PROGRAMS.iter().flat_map(|name| ["--package", name]))
-            .args(["--message-format", "json"])
+            .args(["test", "--no-run", "--message-format", "json"])
+            .args(
+                packages
+                    .iter()
+                    .chain(&PROGRAMS)
+                    .flat_map(|name| ["--package", name]),
+            )
             .args(["--config", "profile.dev.package.pawl.debug=false"])
             .arg("--config")
-            .arg(format!("profile.dev.package.pawl.opt-level={}", of.level));
-        match of.target {
-            Some(name) => command.args(["--test", name]),
-            None => command.arg("--lib"),
-        };
+            .arg(format!("profile.dev.package.pawl.opt-level={level}"));
+        for target in targets {
+            match target {
+                Some(name) => command.args(["--test", name]),
+                None => command.arg("--lib"),
+            };
+        }
         let built = finish(command, None)?;
-        let binary = || built.stdout.lines().filter_map(executable).next_back();
-        if let Some(binary) = built.success.then(binary).flatten() {
-            return Ok(Ok(binary));
+        if built.success {
+            return Ok(Ok(built.stdout.lines().filter_map(executable).collect()));
         }
         let complaints: Vec<_> = built.stdout.lines().filter_map(complaint).collect();
         if complaints.is_empty() {
@@ -291,10 +278,14 @@ impl Bench {
     /// Runs one test, of a process that makes one mistake or none.
     fn judge(
         &self,
-        binary: &Path,
-        test: &str,
+        built: &Binaries,
+        test: Test,
         mistake: Option<&Mistake>,
     ) -> Result<Verdict, ChoreError> {
+        let target = test.target.unwrap_or(test.package);
+        let Some(binary) = built.get(target) else {
+            return Ok(Verdict::NotJudged(format!("no binary {target} was built")));
+        };
         let mut command = Command::new(binary);
         command
             .current_dir(&self.copy.tree)
@@ -306,17 +297,18 @@ impl Bench {
             // That it fails is enough: no smaller example is looked for, nor remembered for the next mistake.
             .env("PROPTEST_MAX_SHRINK_ITERS", "0")
             .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true")
-            .args(["--exact", test]);
-        Ok(verdict(test, &finish(command, Some(PATIENCE))?))
+            .args(["--exact", test.name]);
+        Ok(verdict(test.name, &finish(command, Some(PATIENCE))?))
     }
 }
 
-/// The test binary that a line of cargo's messages names.
-fn executable(line: &str) -> Option<PathBuf> {
+/// The test binary that a line of cargo's messages names, and its target.
+fn executable(line: &str) -> Option<(String, PathBuf)> {
     let message: serde_json::Value = serde_json::from_str(line).ok()?;
     let of_test = message.pointer("/profile/test")?.as_bool()?;
+    let target = message.pointer("/target/name")?.as_str()?;
     let path = message.get("executable")?.as_str()?;
-    of_test.then(|| PathBuf::from(path))
+    of_test.then(|| (target.to_owned(), PathBuf::from(path)))
 }
 
 /// The error of the compiler that a line of cargo's messages tells.
@@ -442,8 +434,9 @@ mod tests {
 
     #[test]
     fn the_binary_is_the_one_of_the_tests() {
-        let line = r#"{"profile":{"test":true},"executable":"/t/pawl-1"}"#;
-        assert_eq!(executable(line), Some(PathBuf::from("/t/pawl-1")));
+        let line = r#"{"target":{"name":"pawl"},"profile":{"test":true},"executable":"/t/pawl-1"}"#;
+        let found = ("pawl".to_owned(), PathBuf::from("/t/pawl-1"));
+        assert_eq!(executable(line), Some(found));
         assert_eq!(executable(&line.replace("true", "false")), None);
         assert_eq!(executable("Compiling pawl"), None);
     }
