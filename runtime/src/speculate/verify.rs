@@ -16,43 +16,10 @@ pub(crate) struct Verified {
     pub(crate) row: usize,
 }
 
-/// Draws the target's token at each position and follows the drafts as far as they equal it. `draw(i)` draws from the
-/// logits after the `i`-th draft (0: after the last known token). The target's token is always produced, so drafts
-/// change how many tokens a step gives, never which.
-///
-/// # Errors
-/// The first draw that fails.
-#[cfg(test)]
-pub(crate) fn verify<E>(
-    drafts: &[u32],
-    mut draw: impl FnMut(usize) -> Result<u32, E>,
-) -> Result<Verified, E> {
-    let mut tokens = Vec::with_capacity(drafts.len() + 1);
-    for (index, draft) in drafts.iter().enumerate() {
-        let token = draw(index)?;
-        tokens.push(token);
-        if token != *draft {
-            return Ok(Verified {
-                tokens,
-                accepted: index,
-                evaluated: index + 1,
-                row: 0,
-            });
-        }
-    }
-    tokens.push(draw(drafts.len())?);
-    Ok(Verified {
-        tokens,
-        accepted: drafts.len(),
-        evaluated: drafts.len(),
-        row: 0,
-    })
-}
-
-/// The same over a tree: at each node the target's token is drawn once, and the child that equals it is followed.
+/// At each node of a tree of drafts the target's token is drawn once, and the child that equals it is followed.
 /// `draw(None)` draws from the logits after the last known token, `draw(Some(node))` from those after a node, which are
 /// those at its canonical place. Only nodes in `rows` can be followed. The token drawn is produced whether or not it is a
-/// child, so a tree changes no token either, however its nodes were chosen.
+/// child, so a tree changes how many tokens a step gives, never which, however its nodes were chosen.
 ///
 /// A draw after the first that fails ends the walk before it: the tokens drawn so far stand, and the draft that the last
 /// of them equals is not kept, as if it had not been run. So what fails beyond the end of a request does not matter, and
@@ -105,19 +72,27 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a target that is a pure function of the tokens so far: the tokens are those of plain decoding.
+        /// Without branches, against a target that is a pure function of the tokens so far: the tokens are those of
+        /// plain decoding, and drafts behind the first that differs are not looked at.
         #[test]
         fn drafts_never_change_the_tokens(
             target in proptest::collection::vec(0_u32..3, 9),
             drafts in proptest::collection::vec(0_u32..3, 0..8),
         ) {
+            let tree = DraftTree::chain(drafts.iter().copied());
             let mut asked = Vec::new();
-            let found = verify(&drafts, |i| { asked.push(i); Ok::<_, ()>(target[i]) }).unwrap();
+            let found = verify_tree(&tree, &Rows::of(&tree), |at| {
+                let position = at.map_or(0, |node| node + 1);
+                asked.push(position);
+                Ok::<_, ()>(target[position])
+            });
+            let found = found.unwrap();
             prop_assert_eq!(&found.tokens[..], &target[..found.tokens.len()]);
             prop_assert_eq!(found.tokens.len(), found.accepted + 1);
             let agree = drafts.iter().zip(&target).take_while(|(a, b)| a == b).count();
             prop_assert_eq!(found.accepted, agree);
             prop_assert_eq!(found.evaluated, (agree + 1).min(drafts.len()));
+            prop_assert_eq!(found.row, 0);
             prop_assert_eq!(asked, (0..=agree).collect::<Vec<_>>());
         }
     }
@@ -168,18 +143,6 @@ mod tests {
             prop_assert_eq!(found.row, (0..rows.len()).find(|row| agree(*row) == best).unwrap());
             let goes_on = (0..rows.len()).any(|row| agree(row) == best && rows.row(row).len() > best);
             prop_assert_eq!(found.evaluated, best + usize::from(goes_on));
-        }
-
-        #[test]
-        fn without_branches_a_tree_is_a_chain(
-            target in proptest::collection::vec(0_u32..3, 9),
-            drafts in proptest::collection::vec(0_u32..3, 0..8),
-        ) {
-            let tree = DraftTree::chain(drafts.iter().copied());
-            let found = verify_tree(&tree, &Rows::of(&tree), |at| {
-                Ok::<_, ()>(target[at.map_or(0, |node| node + 1)])
-            });
-            prop_assert_eq!(found, verify(&drafts, |i| Ok::<_, ()>(target[i])));
         }
     }
 

@@ -59,7 +59,7 @@ enum Chore {
     Examples,
     /// Checks the size budget of source files.
     Size,
-    /// Makes deliberate mistakes in a copy of the tree, one at a time: a test must fail for each. Takes a build per mistake.
+    /// Makes deliberate mistakes in a copy of the tree, one at a time: a test must fail for each. Most share a build, those outside of functions take one each.
     Mistakes {
         /// Prints the mistakes and their tests instead.
         #[arg(long)]

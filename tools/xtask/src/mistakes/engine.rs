@@ -30,21 +30,22 @@ pub(super) const ACCEPTANCE: &[Mistake] = &[
         name: "position-off-by-one",
         file: ACCEPT,
         text: "u64::try_from(first + draws.len())",
-        replacement: "u64::try_from(first + index + 1)",
+        replacement: "u64::try_from(first + draws.len() + 1)",
         test: unit(RANDOM),
     },
     Mistake {
         name: "drafts-accepted-unseen",
         file: "runtime/src/speculate/verify.rs",
-        text: "if token != *draft {",
-        replacement: "if token > u32::MAX - 1 {",
+        text: "let child = tree.child(at, token);",
+        replacement: "let next = || tree.nodes().position(|(parent, _)| parent == at);
+        let child = tree.child(at, token).or_else(next);",
         test: unit(RANDOM),
     },
     Mistake {
         name: "unverified-drafts-counted",
         file: "runtime/src/speculate/verify.rs",
-        text: "evaluated: index + 1,",
-        replacement: "evaluated: drafts.len(),",
+        text: "evaluated: accepted + usize::from(rows.has_below(tree, at)),",
+        replacement: "evaluated: tree.len(),",
         test: unit("speculate::verify::tests::drafts_never_change_the_tokens"),
     },
     Mistake {
@@ -58,12 +59,36 @@ pub(super) const ACCEPTANCE: &[Mistake] = &[
         test: unit("request::tests::an_end_token_inside_a_run_cuts_it"),
     },
     Mistake {
+        name: "end-token-not-retained",
+        file: "runtime/src/request/cursor.rs",
+        text: "            if advance.finish.is_some() {
+                break;
+            }
+",
+        replacement: "            if advance.finish.is_some() {
+                advance.tokens.pop();
+                break;
+            }
+",
+        test: unit("request::tests::an_end_token_inside_a_run_cuts_it"),
+    },
+    Mistake {
+        name: "one-token-beyond-the-limit",
+        file: "runtime/src/request/cursor.rs",
+        text: "if generated >= self.max_new_tokens {",
+        replacement: "if generated > self.max_new_tokens {",
+        test: unit("request::tests::limits_end_inside_a_run_and_release_held_text"),
+    },
+    Mistake {
         name: "told-before-it-is-published",
         file: "runtime/src/engine/step.rs",
         text: "        let before = self.books();
 ",
         replacement: "        let before = self.books();
-        self.totals.count(1, 1, 1);
+        self.totals.count(&crate::speculate::Round {
+            proposed: 1,
+            ..Default::default()
+        });
 ",
         test: unit(FAILURES),
     },
@@ -88,6 +113,13 @@ pub(super) const ACCEPTANCE: &[Mistake] = &[
 ",
         replacement: "",
         test: case("kept", "what_cannot_be_continued_is_computed_and_told"),
+    },
+    Mistake {
+        name: "unusable-state-preferred",
+        file: "runtime/src/engine/copies.rs",
+        text: "(common == fits && common > 0).then_some((common, state.id))",
+        replacement: "(common <= fits && common > 0).then_some((common, state.id))",
+        test: case("branches", "positions::going_back_runs_what_lies_between"),
     },
 ];
 
@@ -137,9 +169,9 @@ pub(super) const TREES: &[Mistake] = &[
     },
     Mistake {
         name: "texts-are-shared-with-everybody",
-        file: "runtime/src/engine/draft/lookup.rs",
-        text: "(scope.clone(), Vec::new())",
-        replacement: "(scope[..0].to_owned() + \"a\", Vec::new())",
+        file: "runtime/src/request/request.rs",
+        text: "scope: self.scope.clone(),",
+        replacement: "scope: self.scope.as_ref().map(|_| String::new()),",
         test: unit("engine::tests::sources::texts_are_shared_within_a_scope_only"),
     },
     Mistake {

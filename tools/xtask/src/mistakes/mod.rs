@@ -2,7 +2,7 @@
 //!
 //! A test that cannot fail proves nothing. Each entry of the tables changes a few lines of a copy of the tree; the test it
 //! names must pass before and fail after. The tables' texts are checked against the tree by this crate's own tests, so
-//! that they cannot rot; running them takes a build each and is done by hand.
+//! that they cannot rot; running them takes some builds and is done by hand.
 
 mod copy;
 mod engine;
@@ -11,6 +11,7 @@ mod ngram;
 mod run;
 mod state;
 mod step;
+mod together;
 mod traps;
 
 pub(crate) use run::run;

@@ -1,9 +1,11 @@
 //! Making mistakes, one at a time.
 
 use super::copy::Copy;
-use super::{Mistake, Test, chosen};
+use super::together::{self, Function};
+use super::{Mistake, Test, all, chosen};
 use crate::{ChoreError, chores, setup};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -13,6 +15,10 @@ use std::time::{Duration, Instant};
 /// How long one test may run; a mistake that hangs it is not caught by an assertion.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// Packages without a library or tests of these names: naming them builds nothing, but gives every dependency the features
+/// that it has in the whole workspace, so that all binaries share one build of it.
+const PROGRAMS: [&str; 3] = ["build-model", "pawl-cli", "xtask"];
+
 /// What came of one mistake.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
@@ -20,8 +26,21 @@ enum Verdict {
     Caught(String),
     /// The test passed.
     Survived,
-    /// The mistake is not one that a test could catch: it does not compile, hangs, or ends the process.
-    Useless(String),
+    /// There is no test to fail: the mistake does not compile, and this is the compiler's first complaint.
+    NotCompiled(String),
+    /// The test hung, ended the process, or did not run at all.
+    NotJudged(String),
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Caught(message) => write!(f, "caught: {message}"),
+            Self::Survived => f.write_str("SURVIVED: the test passes"),
+            Self::NotCompiled(complaint) => write!(f, "DOES NOT COMPILE: {complaint}"),
+            Self::NotJudged(reason) => write!(f, "NOT JUDGED: {reason}"),
+        }
+    }
 }
 
 /// Makes the mistakes with these names, or all.
@@ -31,51 +50,62 @@ enum Verdict {
 pub(crate) fn run(root: &Path, names: &[String]) -> Result<(), ChoreError> {
     let mistakes = chosen(names)?;
     let library = setup::ensure(root)?;
-    let copy = Copy::of(root, &chores::target_folder(root)?)?;
+    let bench = Bench::new(Copy::of(root, &chores::target_folder(root)?)?, library)?;
     for mistake in &mistakes {
-        mistake.apply(&copy.read(mistake.file)?)?;
+        mistake.apply(bench.plain(mistake))?;
     }
-    let bench = Bench { copy, library };
-    bench.pass_without(&mistakes)?;
-    let mut failures = Vec::new();
-    for (number, mistake) in (1..).zip(&mistakes) {
-        let start = Instant::now();
-        let verdict = bench.make(mistake)?;
-        let (name, seconds) = (mistake.name, start.elapsed().as_secs());
-        let told = match &verdict {
-            Verdict::Caught(message) => format!("caught: {message}"),
-            Verdict::Survived => format!("SURVIVED {}", mistake.test.name),
-            Verdict::Useless(reason) => format!("USELESS: {reason}"),
-        };
-        println!("[{number}/{}] {name} ({seconds} s) {told}", mistakes.len());
-        if !matches!(verdict, Verdict::Caught(_)) {
-            failures.push(format!("{name}: {told}"));
+    let mut packages: BTreeMap<&str, Vec<&'static Mistake>> = BTreeMap::new();
+    for mistake in mistakes.iter().copied() {
+        let of = packages.entry(mistake.test.package).or_default();
+        of.push(mistake);
+    }
+    let mut report = Report::of(mistakes.len());
+    for of in packages.into_values() {
+        let (built, together) = bench.together(&of)?;
+        bench.pass_without(&built, &of)?;
+        for mistake in &together {
+            let start = Instant::now();
+            let verdict = bench.judge(&built, mistake.test, Some(mistake))?;
+            report.tell(mistake, start, &verdict);
+        }
+        bench.write_plain(&of)?;
+        for mistake in of {
+            if together.iter().all(|other| other.name != mistake.name) {
+                let start = Instant::now();
+                let verdict = bench.alone(mistake)?;
+                report.tell(mistake, start, &verdict);
+            }
         }
     }
-    ChoreError::unless_empty("mistakes", &failures)
+    ChoreError::unless_empty("mistakes", &report.failures)
 }
 
-/// A test binary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Binary {
-    package: &'static str,
-    target: Option<&'static str>,
-    /// How much the runtime is optimised. A build takes longer than most tests; only kernels need any.
-    level: u8,
+/// What is told of every mistake.
+struct Report {
+    all: usize,
+    told: usize,
+    failures: Vec<String>,
 }
 
-impl Binary {
-    fn of(test: Test) -> Self {
-        let Test {
-            package,
-            target,
-            name,
-        } = test;
-        let computes = target.is_some() || name.starts_with("kernels::");
+impl Report {
+    fn of(all: usize) -> Self {
         Self {
-            package,
-            target,
-            level: u8::from(computes),
+            all,
+            told: 0,
+            failures: Vec::new(),
+        }
+    }
+
+    fn tell(&mut self, mistake: &Mistake, start: Instant, verdict: &Verdict) {
+        self.told += 1;
+        let (name, seconds) = (mistake.name, start.elapsed().as_secs());
+        println!(
+            "[{}/{}] {name} ({seconds} s) {verdict}",
+            self.told, self.all
+        );
+        if !matches!(verdict, Verdict::Caught(_)) {
+            let test = mistake.test.name;
+            self.failures.push(format!("{name}: {verdict} ({test})"));
         }
     }
 }
@@ -84,89 +114,220 @@ impl Binary {
 struct Bench {
     copy: Copy,
     library: PathBuf,
+    /// Every file that a mistake is made in, without one.
+    plain: BTreeMap<&'static str, String>,
+}
+
+/// Test binaries by the names of their targets.
+type Binaries = BTreeMap<String, PathBuf>;
+
+/// An error of the compiler.
+#[derive(Debug)]
+struct Complaint {
+    /// Files and lines that it points to.
+    places: Vec<(String, usize)>,
+    message: String,
 }
 
 impl Bench {
-    /// Every test that a mistake names passes without one.
-    fn pass_without(&self, mistakes: &[&Mistake]) -> Result<(), ChoreError> {
-        let mut binaries: BTreeMap<Binary, BTreeSet<&str>> = BTreeMap::new();
-        for test in mistakes.iter().map(|mistake| mistake.test) {
-            binaries
-                .entry(Binary::of(test))
-                .or_default()
-                .insert(test.name);
-        }
-        for (of, tests) in binaries {
-            let binary = self.build(of)?.map_err(ChoreError::Command)?;
-            for test in &tests {
-                let verdict = self.judge(&binary, test)?;
-                if verdict != Verdict::Survived {
-                    let message = format!("without a mistake {test} does not pass: {verdict:?}");
-                    return Err(ChoreError::Command(message));
+    fn new(copy: Copy, library: PathBuf) -> Result<Self, ChoreError> {
+        let texts = all().map(|mistake| Ok((mistake.file, copy.read(mistake.file)?)));
+        let plain = texts.collect::<Result<_, ChoreError>>()?;
+        Ok(Self {
+            copy,
+            library,
+            plain,
+        })
+    }
+
+    /// The file of a mistake, without one.
+    fn plain(&self, mistake: &Mistake) -> &str {
+        self.plain.get(mistake.file).map_or("", String::as_str)
+    }
+
+    /// Builds as many mistakes as can be together: all but those that change more than the body of a function, and
+    /// those that the compiler complains of.
+    fn together(
+        &self,
+        mistakes: &[&'static Mistake],
+    ) -> Result<(Binaries, Vec<&'static Mistake>), ChoreError> {
+        let tests: BTreeSet<Test> = mistakes.iter().map(|mistake| mistake.test).collect();
+        let mut able = mistakes.to_vec();
+        loop {
+            let functions = self.write_together(mistakes, &able)?;
+            let complaints = match self.build(&tests)? {
+                Ok(built) => {
+                    let together = functions.into_iter().flat_map(|(_, of)| of.mistakes);
+                    return Ok((built, together.collect()));
                 }
+                Err(complaints) => complaints,
+            };
+            if functions.is_empty() {
+                let messages: Vec<_> = complaints.iter().map(|c| c.message.as_str()).collect();
+                return Err(ChoreError::Command(messages.join("; ")));
             }
-            println!(
-                "{} tests of {} pass without a mistake",
-                tests.len(),
-                of.package
-            );
+            let at_fault = |(file, of): &&(&str, Function)| {
+                let mut places = complaints.iter().flat_map(|c| &c.places);
+                places.any(|(other, line)| other == file && of.lines.contains(line))
+            };
+            let found = functions.iter().filter(at_fault);
+            let names: BTreeSet<&str> = found
+                .flat_map(|(_, of)| of.mistakes.iter().map(|mistake| mistake.name))
+                .collect();
+            // A complaint of no function in particular: nothing is built together.
+            able.retain(|mistake| !names.is_empty() && !names.contains(mistake.name));
         }
+    }
+
+    /// Writes the files of `mistakes` with those of them that are `able` to be together.
+    fn write_together(
+        &self,
+        mistakes: &[&'static Mistake],
+        able: &[&'static Mistake],
+    ) -> Result<Vec<(&'static str, Function)>, ChoreError> {
+        let mut functions = Vec::new();
+        for file in mistakes.iter().map(|m| m.file).collect::<BTreeSet<_>>() {
+            let of: Vec<_> = able.iter().copied().filter(|m| m.file == file).collect();
+            let plain = self.plain.get(file).map_or("", String::as_str);
+            let (text, found) = together::combine(plain, &of);
+            self.copy.write(Path::new(file), text.as_bytes())?;
+            functions.extend(found.into_iter().map(|function| (file, function)));
+        }
+        Ok(functions)
+    }
+
+    /// Undoes every mistake of these files.
+    fn write_plain(&self, mistakes: &[&'static Mistake]) -> Result<(), ChoreError> {
+        self.write_together(mistakes, &[]).map(drop)
+    }
+
+    /// Every test that one of `mistakes` names passes without one.
+    fn pass_without(&self, built: &Binaries, mistakes: &[&Mistake]) -> Result<(), ChoreError> {
+        let tests: BTreeSet<Test> = mistakes.iter().map(|m| m.test).collect();
+        for test in &tests {
+            let verdict = self.judge(built, *test, None)?;
+            if verdict != Verdict::Survived {
+                let test = test.name;
+                let message = format!("without a mistake {test} does not pass: {verdict:?}");
+                return Err(ChoreError::Command(message));
+            }
+        }
+        println!("{} tests pass without a mistake", tests.len());
         Ok(())
     }
 
-    /// Makes one mistake, runs its test, and undoes it.
-    fn make(&self, mistake: &Mistake) -> Result<Verdict, ChoreError> {
-        let (text, file) = (self.copy.read(mistake.file)?, Path::new(mistake.file));
-        self.copy.write(file, mistake.apply(&text)?.as_bytes())?;
-        let verdict = match self.build(Binary::of(mistake.test)) {
-            Ok(Ok(binary)) => self.judge(&binary, mistake.test.name),
-            Ok(Err(reason)) => Ok(Verdict::Useless(reason)),
+    /// Builds one mistake, runs its test, and undoes it.
+    fn alone(&self, mistake: &'static Mistake) -> Result<Verdict, ChoreError> {
+        let text = mistake.apply(self.plain(mistake))?;
+        self.copy.write(Path::new(mistake.file), text.as_bytes())?;
+        let verdict = match self.build(&BTreeSet::from([mistake.test])) {
+            Ok(Ok(built)) => self.judge(&built, mistake.test, None),
+            Ok(Err(complaints)) => {
+                let first = complaints.into_iter().next();
+                Ok(Verdict::NotCompiled(
+                    first.map(|c| c.message).unwrap_or_default(),
+                ))
+            }
             Err(error) => Err(error),
         };
-        self.copy.write(file, text.as_bytes())?;
+        self.write_plain(&[mistake])?;
         verdict
     }
 
-    /// Builds the tests of a package: the binary, or the compiler's first complaint.
-    fn build(&self, of: Binary) -> Result<Result<PathBuf, String>, ChoreError> {
+    /// Builds what these tests are in, all of one package: the binaries, or what the compiler says against them.
+    fn build(
+        &self,
+        tests: &BTreeSet<Test>,
+    ) -> Result<Result<Binaries, Vec<Complaint>>, ChoreError> {
+        let packages: BTreeSet<&str> = tests.iter().map(|test| test.package).collect();
+        let targets: BTreeSet<_> = tests.iter().map(|test| test.target).collect();
+        // How much the runtime is optimised. A build takes longer than most tests; only whole models need any.
+        let level = u8::from(targets.iter().any(Option::is_some));
         let mut command = Command::new("cargo");
         command
             .current_dir(&self.copy.tree)
             .env("CARGO_TARGET_DIR", &self.copy.target)
-            .args(["test", "--no-run", "--package", of.package])
-            .args(["--message-format", "json-render-diagnostics"])
-            .args(["--config", "profile.dev.debug=false"])
+            .args(["test", "--no-run", "--message-format", "json"])
+            .args(
+                packages
+                    .iter()
+                    .chain(&PROGRAMS)
+                    .flat_map(|name| ["--package", name]),
+            )
+            .args(["--config", "profile.dev.package.pawl.debug=false"])
             .arg("--config")
-            .arg(format!("profile.dev.package.pawl.opt-level={}", of.level));
-        match of.target {
-            Some(name) => command.args(["--test", name]),
-            None => command.arg("--lib"),
-        };
-        let built = finish(command, None)?;
-        let binary = || built.stdout.lines().filter_map(executable).next_back();
-        if let Some(binary) = built.success.then(binary).flatten() {
-            return Ok(Ok(binary));
+            .arg(format!("profile.dev.package.pawl.opt-level={level}"));
+        for target in targets {
+            match target {
+                Some(name) => command.args(["--test", name]),
+                None => command.arg("--lib"),
+            };
         }
-        let complaint = built.stderr.lines().find(|line| line.starts_with("error"));
-        Ok(Err(complaint.unwrap_or("it does not build").to_owned()))
+        let built = finish(command, None)?;
+        if built.success {
+            return Ok(Ok(built.stdout.lines().filter_map(executable).collect()));
+        }
+        let complaints: Vec<_> = built.stdout.lines().filter_map(complaint).collect();
+        if complaints.is_empty() {
+            let message = format!("it does not build: {}", built.stderr.trim());
+            return Err(ChoreError::Command(message));
+        }
+        Ok(Err(complaints))
     }
 
-    fn judge(&self, binary: &Path, test: &str) -> Result<Verdict, ChoreError> {
+    /// Runs one test, of a process that makes one mistake or none.
+    fn judge(
+        &self,
+        built: &Binaries,
+        test: Test,
+        mistake: Option<&Mistake>,
+    ) -> Result<Verdict, ChoreError> {
+        let target = test.target.unwrap_or(test.package);
+        let Some(binary) = built.get(target) else {
+            return Ok(Verdict::NotJudged(format!("no binary {target} was built")));
+        };
         let mut command = Command::new(binary);
         command
             .current_dir(&self.copy.tree)
             .env("ORT_DYLIB_PATH", &self.library)
-            .args(["--exact", test]);
-        Ok(verdict(test, &finish(command, Some(PATIENCE))?))
+            .env(
+                together::VARIABLE,
+                mistake.map_or("", |mistake| mistake.name),
+            )
+            // That it fails is enough: no smaller example is looked for, nor remembered for the next mistake.
+            .env("PROPTEST_MAX_SHRINK_ITERS", "0")
+            .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true")
+            .args(["--exact", test.name]);
+        Ok(verdict(test.name, &finish(command, Some(PATIENCE))?))
     }
 }
 
-/// The test binary that a line of cargo's messages names.
-fn executable(line: &str) -> Option<PathBuf> {
+/// The test binary that a line of cargo's messages names, and its target.
+fn executable(line: &str) -> Option<(String, PathBuf)> {
     let message: serde_json::Value = serde_json::from_str(line).ok()?;
     let of_test = message.pointer("/profile/test")?.as_bool()?;
+    let target = message.pointer("/target/name")?.as_str()?;
     let path = message.get("executable")?.as_str()?;
-    of_test.then(|| PathBuf::from(path))
+    of_test.then(|| (target.to_owned(), PathBuf::from(path)))
+}
+
+/// The error of the compiler that a line of cargo's messages tells.
+fn complaint(line: &str) -> Option<Complaint> {
+    let message: serde_json::Value = serde_json::from_str(line).ok()?;
+    let message = message.get("message")?;
+    if message.get("level")?.as_str()? != "error" {
+        return None;
+    }
+    let place = |span: &serde_json::Value| {
+        let file = span.get("file_name")?.as_str()?.to_owned();
+        let line = usize::try_from(span.get("line_start")?.as_u64()?).ok()?;
+        Some((file, line))
+    };
+    let spans = message.get("spans")?.as_array()?;
+    Some(Complaint {
+        places: spans.iter().filter_map(place).collect(),
+        message: message.get("message")?.as_str()?.to_owned(),
+    })
 }
 
 /// What a command left behind.
@@ -180,7 +341,7 @@ struct Finished {
 
 fn verdict(test: &str, ran: &Finished) -> Verdict {
     if ran.timed_out {
-        return Verdict::Useless(format!("{test} hangs"));
+        return Verdict::NotJudged(format!("{test} hangs"));
     }
     if ran.stdout.contains(&format!("test {test} ... FAILED")) {
         // The test's own output, its panic included, is captured and printed with the summary.
@@ -193,7 +354,7 @@ fn verdict(test: &str, ran: &Finished) -> Verdict {
         return Verdict::Survived;
     }
     let last = ran.stderr.lines().next_back().unwrap_or_default();
-    Verdict::Useless(format!("{test} neither passed nor failed: {last}"))
+    Verdict::NotJudged(format!("{test} neither passed nor failed: {last}"))
 }
 
 /// Runs a command to its end, or until patience does.
@@ -265,7 +426,7 @@ mod tests {
         ] {
             let verdict = ran(success, text, timed_out);
             assert!(
-                matches!(verdict, Verdict::Useless(_)),
+                matches!(verdict, Verdict::NotJudged(_)),
                 "{text}: {verdict:?}"
             );
         }
@@ -273,10 +434,22 @@ mod tests {
 
     #[test]
     fn the_binary_is_the_one_of_the_tests() {
-        let line = r#"{"profile":{"test":true},"executable":"/t/pawl-1"}"#;
-        assert_eq!(executable(line), Some(PathBuf::from("/t/pawl-1")));
+        let line = r#"{"target":{"name":"pawl"},"profile":{"test":true},"executable":"/t/pawl-1"}"#;
+        let found = ("pawl".to_owned(), PathBuf::from("/t/pawl-1"));
+        assert_eq!(executable(line), Some(found));
         assert_eq!(executable(&line.replace("true", "false")), None);
         assert_eq!(executable("Compiling pawl"), None);
+    }
+
+    #[test]
+    fn errors_of_the_compiler_name_their_places() {
+        let line = r#"{"reason":"compiler-message","message":{"level":"error","message":"no such value",
+            "spans":[{"file_name":"a/b.rs","line_start":7}]}}"#;
+        let found = complaint(line).unwrap();
+        assert_eq!(found.message, "no such value");
+        assert_eq!(found.places, [("a/b.rs".to_owned(), 7)]);
+        assert!(complaint(&line.replace("error", "warning")).is_none());
+        assert!(complaint("{}").is_none());
     }
 
     #[test]

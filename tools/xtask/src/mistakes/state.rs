@@ -175,6 +175,16 @@ pub(super) const BANKS: &[Mistake] = &[
         test: unit(SCRIPTS),
     },
     Mistake {
+        name: "several-tokens-start-afresh",
+        file: RESERVATION,
+        text: "let read = pool.layout.row(active, handle.index);",
+        replacement: "let read = match row.tokens.get() {
+        1 => pool.layout.row(active, handle.index),
+        _ => pool.layout.zero_row(),
+    };",
+        test: unit(SCRIPTS),
+    },
+    Mistake {
         name: "slot-released-twice",
         file: POOL,
         text: "if let Some(entry) = entry.filter(|e| e.generation == handle.generation) {",

@@ -213,6 +213,28 @@ pub(super) const TRANSACTION: &[Mistake] = &[
         test: unit("txn::tests::phases::a_published_step_is_visible"),
     },
     Mistake {
+        name: "one-length-for-all-rows",
+        file: STEP,
+        text: "state.commit_prefix(index, keep.tokens)?;",
+        replacement: "let first = kept.first().map_or(keep.tokens, |first| first.tokens);
+                state.commit_prefix(index, keep.tokens.min(first))?;",
+        test: unit(SCRIPTS),
+    },
+    Mistake {
+        name: "less-than-the-state-forked",
+        file: "runtime/src/txn/fork.rs",
+        text: "if tokens > committed || (fixed && tokens != committed) {",
+        replacement: "if tokens > committed || (fixed && tokens == 0) {",
+        test: unit("txn::tests::phases::what_cannot_be_forked_changes_nothing"),
+    },
+    Mistake {
+        name: "head-not-forked",
+        file: "runtime/src/txn/fork.rs",
+        text: "let head = self.head.as_mut().map(|head| {",
+        replacement: "let head = self.head.as_mut().filter(|_| to == from).map(|head| {",
+        test: unit(SCRIPTS),
+    },
+    Mistake {
         name: "known-tokens-dropped",
         file: STEP,
         text: "if kept > tokens || kept < least {",

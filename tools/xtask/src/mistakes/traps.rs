@@ -53,7 +53,7 @@ const INDEX: &[(&str, Guard)] = &[
         ]),
     ),
     (
-        "0 as the default of an index that is not there",
+        "0 as the default of an index that is not there, such as that of a request that was withdrawn",
         Caught(&["row-outside-becomes-row-zero"]),
     ),
     (
@@ -94,12 +94,30 @@ const INDEX: &[(&str, Guard)] = &[
         ]),
     ),
     (
-        "results that differ where a chunk or a vector ends",
+        "results that differ where a chunk or a vector ends, or where a chunk is filled in part and carries state in",
         Caught(&[
             "short-rows-scored-together",
             "columns-beyond-whole-vectors-left-out",
             "vectors-beyond-whole-groups-left-out",
         ]),
+    ),
+    (
+        "an accepted count that is read before what computes it is done",
+        Impossible(
+            "a run has ended before its logits are looked at, and counts are values on the host",
+        ),
+    ),
+    (
+        "one length for all rows of a batch, whatever each row rejects",
+        Caught(&["one-length-for-all-rows"]),
+    ),
+    (
+        "a state kept where a chunk ends and its cache does not",
+        Caught(&["less-than-the-state-forked", "i4-cache-keeps-drafts"]),
+    ),
+    (
+        "several tokens at once that start from nothing instead of the state",
+        Caught(&["several-tokens-start-afresh"]),
     ),
 ];
 
@@ -110,11 +128,11 @@ const UNWRITTEN: &[(&str, Guard)] = &[
         Caught(&["drafts-beside-prompts-uncaptured", "uncaptured-slot-read"]),
     ),
     (
-        "a step without drafts after one that kept many reads the first column, not the last",
+        "a step without drafts after one that kept many reads the first column, not the last, or leaves an index behind",
         Caught(&["no-drafts-after-many-kept", "banks-not-flipped"]),
     ),
     (
-        "a final state that no operator wrote",
+        "a final state or a slot that no operator wrote, and that holds what memory held",
         Caught(&["final-state-that-nobody-wrote", "nothing-poisoned"]),
     ),
     (
@@ -126,7 +144,7 @@ const UNWRITTEN: &[(&str, Guard)] = &[
         Impossible("there are no padding rows"),
     ),
     (
-        "masks or step metadata of an earlier step",
+        "masks, metadata of padding, or inputs for one step only, used by a later one",
         Impossible("every step's inputs are written anew from its reservation"),
     ),
     (
@@ -143,6 +161,10 @@ const UNWRITTEN: &[(&str, Guard)] = &[
             "last-piece-left-out",
             "first-piece-of-every-thread-left-out",
         ]),
+    ),
+    (
+        "a tail that is stale, or was not copied to where it is read",
+        Caught(&["tail-not-copied", "tail-of-a-later-position-copied"]),
     ),
 ];
 
@@ -166,11 +188,12 @@ const HALF: &[(&str, Guard)] = &[
         ]),
     ),
     (
-        "the target's cache without the head's",
+        "the target's cache without the head's, or a draft context of which no copy is made",
         Caught(&[
             "i3-head-not-released",
             "head-keeps-one-too-many",
             "head-forgets-one",
+            "head-not-forked",
         ]),
     ),
     ("state without cache", Caught(&["state-published-alone"])),
@@ -179,7 +202,7 @@ const HALF: &[(&str, Guard)] = &[
         Caught(&["released-in-part"]),
     ),
     (
-        "fallible work between preparing and publishing; statistics or text before it",
+        "fallible work between preparing and publishing, such as assertions in logging or inputs of the next step; statistics or text before publishing",
         Caught(&[
             "told-before-it-is-published",
             "i7-half-a-publication-unnoticed",
@@ -202,17 +225,21 @@ const HALF: &[(&str, Guard)] = &[
         Caught(&["text-goes-on-after-the-end"]),
     ),
     (
-        "accepted drafts that go through the prompt's path",
+        "accepted drafts that go through the prompt's path, which forgets that an end was seen",
         Impossible(
             "there is one path: the cursor plans every drawn token, and its plan is applied by publishing",
         ),
+    ),
+    (
+        "an end token that was drawn and is missing from what is continued",
+        Caught(&["end-token-not-retained"]),
     ),
 ];
 
 /// What did nothing says that it worked.
 const SILENT: &[(&str, Guard)] = &[
     (
-        "a rollback that leaves the state as it was",
+        "a rollback or a backup that says it worked and did nothing",
         Caught(&[
             "kept-ignored-by-state",
             "rejected-drafts-kept",
@@ -248,12 +275,22 @@ const SILENT: &[(&str, Guard)] = &[
         Caught(&["contradictions-ignored"]),
     ),
     (
-        "a test double that hides what real graphs do",
-        Caught(&["graph-is-not-run-to-verify-it", "prompts-hide-drafts"]),
+        "a test double that hides what real graphs do, such as a hidden output that is not bound",
+        Caught(&[
+            "graph-is-not-run-to-verify-it",
+            "prompts-hide-drafts",
+            "head-wired-one-way-only",
+        ]),
     ),
     (
         "numbers that are cut to integers",
         Impossible("settings are typed integers, and the parser refuses a fraction"),
+    ),
+    (
+        "a drafter, such as one of n-grams, whose steps do not commit state",
+        Impossible(
+            "a step is given drafts, not who made them: all are verified and committed on one path",
+        ),
     ),
 ];
 
@@ -264,8 +301,12 @@ const LATE: &[(&str, Guard)] = &[
         Impossible("drafts are an input of planning, and rows are packed from the plan"),
     ),
     (
-        "a request that grows beyond its limit",
-        Caught(&["drafts-beyond-the-end", "drafts-beyond-capture"]),
+        "a request that grows beyond its limit, if only by the token that its prompt gives",
+        Caught(&[
+            "drafts-beyond-the-end",
+            "drafts-beyond-capture",
+            "one-token-beyond-the-limit",
+        ]),
     ),
     (
         "staging allocated after the cache was sized, more snapshots than memory",
@@ -285,12 +326,36 @@ const LATE: &[(&str, Guard)] = &[
         "nothing left to run when a state covers the whole prompt",
         Caught(&["state-of-the-whole-prompt-continued"]),
     ),
+    (
+        "a shorter state that can be continued gives way to a longer one that cannot",
+        Caught(&["unusable-state-preferred"]),
+    ),
+    (
+        "a state evicted because another is kept",
+        Impossible(
+            "keeping evicts nothing: a state goes only for a request that waits for its room, and one that a waiting \
+             request continues goes last",
+        ),
+    ),
+    (
+        "the states of all drafts made before it is known which are accepted",
+        Impossible(
+            "exports capture transitions unless told otherwise, and only those that are kept are replayed; slots of whole \
+             states are for graphs that declare them, and the plan counts them",
+        ),
+    ),
+    (
+        "a copy of all logits for every draft",
+        Impossible(
+            "the logits of a step are one tensor on the host, and tokens are drawn from it in place",
+        ),
+    ),
 ];
 
 /// Slots, handles and metadata that outlive what they were for.
 const IDENTITY: &[(&str, Guard)] = &[
     (
-        "a slot given to a request with the state of another",
+        "a slot given to a request with the state, the counters or the index of another",
         Caught(&[
             "slot-reused-with-its-state",
             "i2-slot-not-freed",
@@ -340,11 +405,25 @@ const IDENTITY: &[(&str, Guard)] = &[
         Impossible("a step borrows the composite"),
     ),
     (
-        "replay lengths and capture flags that a cached graph does not know",
-        Impossible("there are no captured graphs"),
+        "replay lengths and capture flags that a cached graph does not know; an arena that captured graphs share with others",
+        Impossible(
+            "there are no captured graphs, and state lies in buffers of its own, in no arena",
+        ),
     ),
     (
         "tokens that do not exist",
         Caught(&["drafts-that-do-not-exist"]),
+    ),
+    (
+        "devices on which memory cannot be viewed from an offset",
+        Impossible(
+            "operators are given whole banks and the numbers of rows; no view of state begins inside a buffer",
+        ),
+    ),
+    (
+        "attributes of a kernel that threads race to read",
+        Impossible(
+            "attributes are read when a kernel is made and never again, and an engine runs one step at a time",
+        ),
     ),
 ];
