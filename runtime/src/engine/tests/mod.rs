@@ -3,6 +3,7 @@
 mod failures;
 mod kept;
 mod ngram;
+mod policies;
 mod sources;
 mod stand_in;
 mod state;

@@ -1,6 +1,7 @@
 //! A hybrid model with a head that is computed token by token in plain code. Its logits depend on everything it keeps, so
 //! that lost or foreign state changes tokens; and what it must keep after any tokens is known without running it.
 
+use crate::device::{Device, HostDevice};
 use crate::engine::active::Events;
 use crate::engine::client::Client;
 use crate::engine::core::{self, Core};
@@ -92,6 +93,8 @@ pub(super) enum Law {
     LastToken,
     /// On the last token alone, and the head takes it for the opposite: it is never right.
     Strangers,
+    /// On the last token alone, and nothing that the head says is a number.
+    Broken,
 }
 
 impl Law {
@@ -114,10 +117,10 @@ impl Law {
     /// What the head takes for the weight.
     fn guess(self, last: u32, token: u32, rest: f32) -> f32 {
         let weight = self.weigh(last, token, rest);
-        if self == Self::Strangers {
-            -weight
-        } else {
-            weight
+        match self {
+            Self::Strangers => -weight,
+            Self::Broken => f32::NAN,
+            Self::Everything | Self::LastToken => weight,
         }
     }
 
@@ -292,10 +295,22 @@ impl Bench {
     }
 
     pub(super) fn of(form: Form, law: Law, options: &EngineOptions) -> Self {
+        Self::on(form, law, options, Arc::new(HostDevice))
+    }
+
+    /// Where speculation is what `device` allows. The pools are the host's.
+    pub(super) fn on(
+        form: Form,
+        law: Law,
+        options: &EngineOptions,
+        device: Arc<dyn Device>,
+    ) -> Self {
         let faults = Faults::default();
-        let model = model(form, law, &faults);
+        let mut model = model(form, law, &faults);
+        let host = std::mem::replace(&mut model.device, device);
         let wanted = options.wanted();
         let speculation = EffectiveSpeculation::choose(&wanted, core::offer(&model)).unwrap();
+        model.device = host;
         let options = options.clone().audit(true);
         let layout = Layout::of(&model, model.limits.sequence, true);
         let mut core = Core::new(model, &options, speculation, None).unwrap();
