@@ -7,6 +7,7 @@ use crate::ids::RequestId;
 use crate::request::{Advance, RequestError};
 use crate::sample::{Sampler, Scratch};
 use crate::schedule::{RowPlan, StepPlan};
+use crate::speculate::control::Why;
 use crate::speculate::{Choice, DraftTree, Policy, Proposal, Round, Rows, Source, verify_tree};
 use crate::txn::{Keep, StepRow};
 use std::num::NonZeroUsize;
@@ -77,12 +78,10 @@ impl Decided {
 
     /// Drafts that a source is to make.
     pub(super) fn wanted(&self, source: Source) -> usize {
-        let asked = self.choice.source == Some(source) || self.choice.tail == Some(source);
-        if asked {
-            self.room.min(self.choice.drafts)
-        } else {
-            0
-        }
+        let Choice { drafts, own, .. } = self.choice;
+        let first = (self.choice.source == Some(source)).then_some(own);
+        let tail = (self.choice.tail == Some(source)).then_some(drafts);
+        self.room.min(first.or(tail).unwrap_or(0))
     }
 }
 
@@ -294,12 +293,14 @@ pub(super) fn progress(
                 (Some(advance), Some(Ok(Delivery { tokens, text })))
             }
         };
-        let policy = Policy {
+        // What is decided for a request that is about to end says nothing of how it drafted.
+        let decided = row.choice.why != Why::NoRoom;
+        let policy = decided.then(|| Policy {
             source: row.choice.source,
             drafts: row.choice.drafts,
             width: row.choice.width,
             why: row.choice.why.to_string(),
-        };
+        });
         let (request, round, draws, ran) = (row.request, row.round, row.draws, row.ran);
         delivered.extend(told.map(|told| Delivered {
             request,
@@ -307,6 +308,7 @@ pub(super) fn progress(
             draws,
             ran,
             arm: active.proposal.arm,
+            made: active.proposal.tree.len(),
             // The step may yet be discarded.
             confidences: active.proposal.confidences.clone(),
             why: active.proposal.why,

@@ -10,7 +10,7 @@ use crate::ids::RequestId;
 use crate::request::{Advance, Cursor, Event, FinishReason, Prepared, RequestError, Reuse, Usage};
 use crate::sample::Sampler;
 use crate::schedule::RequestView;
-use crate::speculate::control::{self, Why};
+use crate::speculate::control::{Arm, Why};
 use crate::speculate::{DraftTree, Drafts, Policy, Proposal, Round};
 use crate::txn::{Participant, ParticipantError, Permit};
 use std::sync::Arc;
@@ -36,6 +36,8 @@ pub(super) struct Active {
     pub(super) proposal: Proposal,
     /// The caller's own source of drafts, until it fails.
     pub(super) drafts: Option<Drafts>,
+    /// Why it failed, as long as the engine has not counted that.
+    pub(super) gave_up: Option<String>,
     /// With whom it shares its text for drafting.
     pub(super) scope: Option<String>,
     pub(super) waited: usize,
@@ -93,6 +95,7 @@ impl Active {
             clock: Clock::default(),
             proposal: Proposal::default(),
             drafts,
+            gave_up: None,
             scope,
             waited: 0,
             overtaken: 0,
@@ -260,14 +263,16 @@ pub(super) struct Delivered {
     pub(super) draws: Vec<Draw>,
     /// The drafts that were run.
     pub(super) ran: DraftTree,
-    /// Who made them, as the controller knows it.
-    pub(super) arm: Option<control::Source>,
+    /// Who was asked for drafts, as the controller knows it.
+    pub(super) arm: Option<Arm>,
+    /// How many it had, run or not.
+    pub(super) made: usize,
     /// How sure that was of the first ones.
     pub(super) confidences: Vec<f32>,
     /// Why they were made as they were.
     pub(super) why: Option<Why>,
-    /// What was decided for the next step.
-    pub(super) next: Policy,
+    /// What was decided for the next step, where drafts could be used.
+    pub(super) next: Option<Policy>,
     pub(super) told: Result<Delivery, RequestError>,
 }
 
@@ -349,6 +354,7 @@ impl Participant for Progress<'_> {
             if let Some(reason) = failure.take() {
                 active.drafts = None;
                 active.clock.fell_back(&reason);
+                active.gave_up = Some(reason);
             }
             if let Some(advance) = advance.take() {
                 active.tokens.extend_from_slice(&advance.tokens);

@@ -211,6 +211,7 @@ pub(super) fn offer(model: &Model) -> Offer {
         head: model.head.is_some(),
         capture_capacity: counts.min().unwrap_or(usize::MAX),
         rows: model.limits.checkpoint_rows,
+        in_reach: model.device.host_visible(),
         configured: configured.and_then(|count| usize::try_from(count).ok()),
     }
 }

@@ -11,6 +11,7 @@ use super::pool_usage::PoolUsage;
 use super::running::RequestHandle;
 use super::worker::{self, Command};
 use crate::error::LoadError;
+use crate::exec::loaded_version;
 use crate::model::Model;
 use crate::request::{Request, SubmitError};
 use crate::sample::SamplingParams;
@@ -342,8 +343,22 @@ fn cost_store(model: &Model, options: &EngineOptions) -> Option<(PathBuf, CostKe
     let key = CostKey {
         model: model.fingerprint.to_string(),
         machine: format!("{}, {cores} cores, {threads} threads", processor()),
+        software: software(),
     };
     Some((folder, key))
+}
+
+/// What else costs hang on: the same model takes another time with another version, and many times as long in a build for
+/// debugging.
+fn software() -> String {
+    let build = if cfg!(debug_assertions) {
+        "with debug assertions"
+    } else {
+        "release"
+    };
+    let runtime = loaded_version().unwrap_or_default();
+    let pawl = env!("CARGO_PKG_VERSION");
+    format!("pawl {pawl} {build}, onnxruntime {runtime}")
 }
 
 /// The name of the processor, or of its architecture where the system does not tell.

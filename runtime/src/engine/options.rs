@@ -28,7 +28,7 @@ pub struct EngineOptions {
     /// Where drafts come from; `None` takes `PAWL_SPECULATION`, else the model's head where it has one, else n-grams, where
     /// drafts can be undone.
     pub speculation: Option<Speculation>,
-    /// Drafts of one row, at most; `None` takes 3, or what the model allows.
+    /// Drafts of one row, at most; `None` takes what the model allows, or 3 of that where the number is fixed.
     pub max_drafts: Option<usize>,
     /// Drafts of one tree, at most, from 1 to 16; `None` takes 8. Only [`Speculation::Tree`] drafts trees.
     pub tree_nodes: Option<usize>,

@@ -219,6 +219,11 @@ impl Core {
     /// Notes which sources are not asked any more, and what they hold.
     fn note_sources(&mut self) {
         self.totals.held_bytes = u64::try_from(self.sources.bytes()).unwrap_or(u64::MAX);
+        for active in &mut self.requests {
+            if let Some(reason) = active.gave_up.take() {
+                self.totals.fall_back(&reason, 1);
+            }
+        }
         for (source, reason) in self.sources.news() {
             self.governor.disable(source);
             let reason = format!("{source}: {reason}");
@@ -235,24 +240,26 @@ impl Core {
         debug_assert!(delivered.len() <= plan.rows.len());
         let spent = self.spent();
         self.totals.spend(&spent);
-        for Delivered {
-            request,
-            round,
-            next,
-            told,
-            ..
-        } in delivered
-        {
+        for told in delivered {
+            self.sources.learn(&told);
+            let Delivered {
+                request,
+                round,
+                next,
+                told,
+                ..
+            } = told;
             let Some(active) = self.requests.iter_mut().find(|active| active.id == request) else {
                 continue;
             };
             match told {
                 Ok(delivery) => {
-                    self.sources.learn(&round);
                     self.totals.count(&round);
                     active.clock.drew(now, &round, &spent);
-                    active.clock.decided(&next);
-                    self.totals.policy = Some(next);
+                    if let Some(next) = next {
+                        active.clock.decided(&next);
+                        self.totals.policy = Some(next);
+                    }
                     active.deliver(delivery);
                 }
                 Err(error) => active.fail(error),
@@ -267,29 +274,39 @@ fn is_planned(plan: &StepPlan, id: RequestId) -> bool {
 
 /// What was drafted in a step by each kind of source, and how long that took.
 fn drafted(rows: &[Decided], spent: &[(Source, Duration)]) -> Vec<Drafted> {
-    let time = |source: control::Source| {
+    let users = |part: Source| {
+        let uses = |row: &&Decided| [row.choice.source, row.choice.tail].contains(&Some(part));
+        rows.iter().filter(uses).count().max(1)
+    };
+    // Kinds that share a source share its time by their requests.
+    let time = |source: control::Source, requests: usize| {
         let parts: &[Source] = match source {
             control::Source::Caller => &[Source::Caller],
-            control::Source::Lookup | control::Source::Shared => &[Source::Lookup],
+            control::Source::Lookup => &[Source::Lookup],
             control::Source::Head => &[Source::Head],
             control::Source::HeadThenLookup => &[Source::Head, Source::Lookup],
         };
         let parts = spent.iter().filter(|(source, _)| parts.contains(source));
-        parts.map(|(_, time)| *time).sum()
+        let share = |part: Source| requests as f64 / users(part) as f64;
+        parts.map(|(part, time)| time.mul_f64(share(*part))).sum()
     };
     let of = |source: control::Source| {
-        let rows = rows.iter().filter(|row| row.choice.arm == Some(source));
+        let of_source = |row: &&Decided| row.choice.arm.is_some_and(|arm| arm.source == source);
+        let rows = rows.iter().filter(of_source);
         let drafts = rows.clone().map(|row| {
-            row.proposal
-                .confidences
-                .len()
-                .max(row.proposal.spine().len())
+            let told = row.proposal.confidences.len();
+            match row.choice.tail {
+                // What was added after the head's drafts took no time of the head.
+                Some(_) => told,
+                None => told.max(row.proposal.spine().len()),
+            }
         });
+        let (drafts, requests) = (drafts.max()?, rows.count());
         Some(Drafted {
             source,
-            drafts: drafts.max()?,
-            requests: rows.count(),
-            time: time(source),
+            drafts,
+            requests,
+            time: time(source, requests),
         })
     };
     control::Source::ALL.into_iter().filter_map(of).collect()

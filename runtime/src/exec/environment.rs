@@ -81,6 +81,11 @@ pub fn check_library(library: Option<&Path>) -> Result<LibraryInfo, LibraryError
     })
 }
 
+/// The version of ONNX Runtime that this process holds, once it does.
+pub(crate) fn loaded_version() -> Option<String> {
+    Some(LOADED.get()?.version.to_string())
+}
+
 static LOADED: OnceLock<Loaded> = OnceLock::new();
 static LOADING: Mutex<()> = Mutex::new(());
 

@@ -18,7 +18,7 @@ pub(crate) use decoder::{Decoder, Signature, StepInput};
 #[cfg(test)]
 pub(crate) use environment::environment;
 pub use environment::{LibraryInfo, check_library};
-pub(crate) use environment::{Loaded, Wanted, load};
+pub(crate) use environment::{Loaded, Wanted, load, loaded_version};
 #[cfg(test)]
 pub(crate) use executor::{Executor, Run};
 pub use library::LibraryError;

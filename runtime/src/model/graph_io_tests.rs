@@ -274,12 +274,10 @@ fn what_may_be_read_is_shared() {
     assert!(error.to_string().contains("more than 131072"), "{error}");
     let values = |count: usize| {
         let add = |graph: Message, _| graph.message(12, Message::default());
-        read(&super::tests::file(
-            (0..count).fold(Message::default(), add),
-        ))
+        read(&tests::file((0..count).fold(Message::default(), add)))
     };
-    assert!(values(crate::limits::GRAPH_VALUES).is_ok());
-    let error = values(crate::limits::GRAPH_VALUES + 1).unwrap_err();
+    assert!(values(GRAPH_VALUES).is_ok());
+    let error = values(GRAPH_VALUES + 1).unwrap_err();
     assert!(error.to_string().contains("more than 16384"), "{error}");
 }
 

@@ -113,6 +113,33 @@ impl Cursor {
         Ok(())
     }
 
+    /// How many of some guesses could follow accepted tokens: those up to the first that would end the request.
+    pub(crate) fn useful(&self, accepted: &[u32], guesses: &[u32]) -> usize {
+        let Rules {
+            eos,
+            stop_tokens,
+            stops,
+            ..
+        } = &*self.rules;
+        let ends =
+            |token: &u32| eos.contains(token) || stop_tokens.iter().any(|(id, _)| id == token);
+        let end = guesses.iter().position(ends);
+        let guesses = guesses
+            .get(..=end.unwrap_or(guesses.len()))
+            .unwrap_or(guesses);
+        if stops.is_empty() || guesses.is_empty() {
+            return guesses.len();
+        }
+        let mut plan = self.plan();
+        for token in accepted.iter().chain(guesses) {
+            // What cannot be decoded is found out where it is drawn.
+            if self.extend(&mut plan, *token).is_err() {
+                return guesses.len();
+            }
+        }
+        plan.tokens.len().saturating_sub(accepted.len())
+    }
+
     /// Whether a plan was made for this cursor as it is now.
     pub(crate) fn is_current(&self, advance: &Advance) -> bool {
         advance.from == self.generated

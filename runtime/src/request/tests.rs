@@ -81,6 +81,28 @@ fn an_end_token_inside_a_run_cuts_it() {
     assert!(plan(&cursor, &run).tokens.is_empty(), "it has ended");
 }
 
+/// Guesses behind one that ends the request are of no use.
+#[test]
+fn guesses_are_of_use_up_to_the_end() {
+    let request = || Request::from_text("x").max_new_tokens(40);
+    let guesses = [ids("ab"), vec![EOS], ids("cd")].concat();
+    let useful = |request: &Request, before: &[u32], guesses: &[u32]| {
+        cursor(request).useful(before, guesses)
+    };
+    assert_eq!(useful(&request(), &[], &guesses), ids("ab").len() + 1);
+    let on = request().ignore_eos(true);
+    assert_eq!(useful(&on, &[], &guesses), guesses.len());
+    // A stop string that begins in what was accepted.
+    let stop = request().ignore_eos(true).stop("xaby");
+    let (before, after) = (ids("wxa"), ids("byzz"));
+    let end = ids("by").len();
+    assert_eq!(useful(&stop, &before, &after), end);
+    assert_eq!(useful(&stop, &ids("w"), &after), after.len());
+    assert_eq!(useful(&stop, &before, &[]), 0);
+    // What is accepted ends it already.
+    assert_eq!(useful(&stop, &ids("xaby"), &after), 0);
+}
+
 #[test]
 fn end_tokens_can_be_ignored() {
     let mut cursor = cursor(&Request::from_text("x").ignore_eos(true));

@@ -138,6 +138,10 @@ impl Layout {
     }
 }
 
+/// Stands in small histories for what is before a text.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) const FRESH: u32 = 1 << 24;
+
 #[cfg(any(test, feature = "fuzzing"))]
 impl Layout {
     /// Of a model of every kind of state.
@@ -146,6 +150,8 @@ impl Layout {
             name: format!("fixed.{name}"),
             shape: shape.to_vec(),
             element,
+            // That of a history, outside the vocabulary.
+            fresh_id: (element == ElementType::I64).then_some(FRESH),
         };
         let cache = |kind: &str, layers: usize| {
             let name = |layer, part| format!("{kind}.past.{layer}.{part}");

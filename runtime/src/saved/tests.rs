@@ -1,6 +1,7 @@
 //! Files that are whole, cut off, changed, and foreign.
 
 use super::format::{Entry, checksum};
+use super::layout::FRESH;
 use super::layout::{CacheLayout, FixedLayout};
 use super::*;
 use crate::device::ElementType;
@@ -13,9 +14,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
-
-/// What a history holds before the first token: no id of the vocabulary.
-const FRESH: u32 = 1 << 24;
 
 fn cache(kind: &str, layers: usize) -> CacheLayout {
     let name = |l, part| format!("{kind}.past.{l}.{part}");

@@ -4,16 +4,25 @@ use super::tree::DraftTree;
 use std::cmp::Ordering;
 
 /// A tree that grows where its paths are likeliest. Children of chosen nodes are offered with their probabilities; the
-/// nodes that end up in the tree are the `budget` ones with the highest product of probabilities along their path, as if
+/// nodes that end up in the tree are the `nodes` ones (see [`TreeLimits`]) with the highest product of probabilities along their path, as if
 /// every node had been expanded: for any drafter whose probabilities are right, no tree of as many nodes is accepted
-/// further on average.
+/// further on average. Rows are bounded, too: a node that would need one more than there may be is passed over.
 #[derive(Clone, Debug)]
 pub(crate) struct Growth {
-    budget: usize,
-    depth: usize,
-    width: usize,
+    limits: TreeLimits,
     nodes: Vec<Grown>,
     rooted: bool,
+}
+
+/// Bounds of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TreeLimits {
+    /// Nodes.
+    pub(crate) nodes: usize,
+    /// Nodes along one path.
+    pub(crate) depth: usize,
+    /// Rows: paths from the root to a leaf. No node has more children.
+    pub(crate) rows: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -41,19 +50,17 @@ pub(crate) struct GrowthNode {
 }
 
 impl Growth {
-    /// Nothing yet: at most `budget` nodes, none deeper than `depth`, at most `width` children of one node.
-    pub(crate) fn new(budget: usize, depth: usize, width: usize) -> Self {
+    /// Nothing yet.
+    pub(crate) fn new(limits: TreeLimits) -> Self {
         Self {
-            budget,
-            depth,
-            width,
+            limits,
             nodes: Vec::new(),
             rooted: false,
         }
     }
 
     /// Children of `parent` (`None`: of the last known token), each a token and the logarithm of its probability; the
-    /// `width` best are considered, of equal ones those given first. What is no probability is passed over, above 1 counts
+    /// best are considered, as many as there may be rows, of equal ones those given first. What is no probability is passed over, above 1 counts
     /// as 1, and of a repeated token the best is taken. A node takes children once, and only above the last depth.
     pub(crate) fn offer(&mut self, parent: Option<usize>, candidates: &[(u32, f32)]) {
         let above = match parent {
@@ -68,13 +75,13 @@ impl Growth {
             None => return,
         };
         self.rooted = true;
-        if above.0 >= self.depth {
+        if above.0 >= self.limits.depth {
             return;
         }
         let first = self.nodes.len();
         for (token, log_probability) in best_candidates(candidates) {
             let new = self.nodes.len() - first;
-            if new == self.width {
+            if new == self.limits.rows {
                 return;
             }
             if self
@@ -98,9 +105,9 @@ impl Growth {
     /// with room for a child among the best. None left means that the tree is finished.
     pub(crate) fn to_expand(&self, at_most: usize) -> Vec<GrowthNode> {
         // A child comes after its parent, so the last of the best has no room for one.
-        let roomy = self.best().into_iter().take(self.budget.saturating_sub(1));
+        let roomy = self.best(self.limits.nodes.saturating_sub(1)).into_iter();
         let open = roomy.filter_map(|index| Some((index, self.nodes.get(index)?)));
-        let open = open.filter(|(_, node)| !node.expanded && node.depth < self.depth);
+        let open = open.filter(|(_, node)| !node.expanded && node.depth < self.limits.depth);
         let open = open.map(|(index, node)| GrowthNode {
             index,
             token: node.token,
@@ -133,7 +140,7 @@ impl Growth {
     pub(crate) fn finish(&self) -> DraftTree {
         let mut tree = DraftTree::default();
         let mut placed = vec![None; self.nodes.len()];
-        for index in self.best().into_iter().take(self.budget) {
+        for index in self.best(self.limits.nodes) {
             let Some(node) = self.nodes.get(index) else {
                 continue;
             };
@@ -148,8 +155,8 @@ impl Growth {
         tree
     }
 
-    /// All nodes, best first; of equal ones those offered first.
-    fn best(&self) -> Vec<usize> {
+    /// Up to `count` nodes of the tree, best first; of equal ones those offered first.
+    fn best(&self, count: usize) -> Vec<usize> {
         let score = |index: &usize| {
             self.nodes
                 .get(*index)
@@ -157,7 +164,40 @@ impl Growth {
         };
         let mut order: Vec<_> = (0..self.nodes.len()).collect();
         order.sort_by(|a, b| score(b).total_cmp(&score(a)));
-        order
+        self.within_width(order, count)
+    }
+}
+
+impl Growth {
+    /// The first `count` nodes of an order that fit the rows. The first child of a node goes on with its row, every other
+    /// one begins a row.
+    fn within_width(&self, order: Vec<usize>, count: usize) -> Vec<usize> {
+        let (mut chosen, mut rows) = (Vec::new(), 0);
+        let (mut is_chosen, mut has_child) =
+            (vec![false; self.nodes.len()], vec![false; self.nodes.len()]);
+        for index in order {
+            let Some(node) = self.nodes.get(index) else {
+                continue;
+            };
+            let of_parent = |of: &[bool]| {
+                node.parent
+                    .is_none_or(|parent| of.get(parent) == Some(&true))
+            };
+            let begins = node.parent.is_none() || of_parent(&has_child);
+            if chosen.len() == count || !of_parent(&is_chosen) || begins && rows == self.limits.rows
+            {
+                continue;
+            }
+            rows += usize::from(begins);
+            chosen.push(index);
+            let marks = [(&mut is_chosen, Some(index)), (&mut has_child, node.parent)];
+            for (of, at) in marks {
+                if let Some(mark) = at.and_then(|at| of.get_mut(at)) {
+                    *mark = true;
+                }
+            }
+        }
+        chosen
     }
 }
 
@@ -179,9 +219,13 @@ mod tests {
     /// Children of any path, as a drafter that depends on it would score them.
     type Scores = BTreeMap<Vec<u32>, Vec<(u32, f32)>>;
 
+    fn limited(nodes: usize, depth: usize, rows: usize) -> Growth {
+        Growth::new(TreeLimits { nodes, depth, rows })
+    }
+
     fn grow(scores: &Scores, limits: [usize; 3], at_once: usize) -> DraftTree {
-        let [budget, depth, width] = limits;
-        let mut growth = Growth::new(budget, depth, width);
+        let [nodes, depth, rows] = limits;
+        let mut growth = Growth::new(TreeLimits { nodes, depth, rows });
         growth.offer(None, &scores[&vec![]]);
         loop {
             let open = growth.to_expand(at_once);
@@ -215,8 +259,28 @@ mod tests {
             }
         }
         found.sort_by(|a, b| b.1.total_cmp(&a.1));
-        found.truncate(budget);
-        found
+        within(found, budget, width)
+    }
+
+    /// The first ones whose rows fit, each with all its ancestors.
+    fn within(sorted: Vec<(Vec<u32>, f64)>, budget: usize, rows: usize) -> Vec<(Vec<u32>, f64)> {
+        let mut kept: Vec<(Vec<u32>, f64)> = Vec::new();
+        for (path, score) in sorted {
+            let mut with = kept.clone();
+            with.push((path.clone(), score));
+            let held =
+                |path: &[u32]| path.is_empty() || with.iter().any(|(other, _)| other == path);
+            let above = &path[..path.len() - 1];
+            let leaf = |(path, _): &&(Vec<u32>, f64)| {
+                !with
+                    .iter()
+                    .any(|(other, _)| other.len() > path.len() && other.starts_with(path))
+            };
+            if kept.len() < budget && held(above) && with.iter().filter(leaf).count() <= rows {
+                kept = with;
+            }
+        }
+        kept
     }
 
     fn scores() -> impl Strategy<Value = Scores> {
@@ -242,7 +306,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_best_nodes_are_in_the_tree(
-            scores in scores(), budget in 0_usize..20, depth in 0_usize..4, width in 0_usize..4,
+            scores in scores(), budget in 0_usize..20, depth in 0_usize..4, width in 0_usize..9,
             at_once in 1_usize..5,
         ) {
             let limits = [budget, depth, width];
@@ -254,7 +318,7 @@ mod tests {
 
     #[test]
     fn no_more_is_asked_for_than_can_enter() {
-        let mut growth = Growth::new(3, 9, 2);
+        let mut growth = limited(3, 9, 2);
         growth.offer(None, &[(1, -0.1), (2, -0.2)]);
         assert_eq!(growth.to_expand(9).len(), 2);
         growth.offer(Some(0), &[(3, -0.05)]);
@@ -268,7 +332,7 @@ mod tests {
 
     #[test]
     fn what_is_no_probability_is_passed_over() {
-        let mut growth = Growth::new(8, 2, 3);
+        let mut growth = limited(8, 2, 4);
         let odd = [
             (1, f32::NAN),
             (2, f32::NEG_INFINITY),
@@ -286,5 +350,8 @@ mod tests {
         growth.offer(Some(0), &[(7, -1.0)]);
         assert_eq!(growth.to_expand(9).len(), 2, "depth 2 is the last");
         assert_eq!(growth.finish().len(), 4);
+        let mut narrow = limited(8, 2, 1);
+        narrow.offer(None, &[(1, -1.0), (2, -2.0)]);
+        assert_eq!(narrow.to_expand(9).len(), 1);
     }
 }

@@ -18,7 +18,7 @@ mod tree;
 mod verify;
 
 pub(crate) use choice::Choice;
-pub(crate) use growth::Growth;
+pub(crate) use growth::{Growth, TreeLimits};
 pub use mode::{DraftPolicy, DraftSource, EffectiveSpeculation, Speculation, SpeculationError};
 pub(crate) use mode::{Drafts, Offer, Wanted};
 pub(crate) use rows::Rows;

@@ -12,7 +12,11 @@ const MOST_DRAFTS: usize = 7;
 const NO_BRANCHES: &str = "one row per step leaves no room for branches, so trees are chains; \
                            load the model for more requests at once";
 
-/// Guesses of one token side by side, at most.
+/// The same where rows cannot be copied.
+const OUT_OF_REACH: &str = "rows that branch off copy parts of the cache, which the host cannot reach on this provider, so \
+                            trees are chains";
+
+/// Rows of one tree, at most, where its nodes are few: else one for two nodes.
 const TREE_WIDTH: usize = 4;
 
 /// Drafts of one tree where the caller does not say, and the most that can be asked for.
@@ -42,7 +46,7 @@ pub enum Speculation {
     /// Trees of drafts: several guesses of the next tokens side by side, from the head where there is one, else from what
     /// followed the same tokens before.
     Tree,
-    /// The head and lookups, whichever promises more.
+    /// The head and lookups, in chains or in trees, whichever promises more.
     Auto,
 }
 
@@ -139,7 +143,7 @@ impl FromStr for Speculation {
 /// # let model = Model::load("demo/tiny-python", &LoadOptions::default())?;
 /// # let engine = Engine::new(model, &EngineOptions::default())?;
 /// if let Some(reason) = &engine.speculation().reason {
-///     eprintln!("no drafts: {reason}");
+///     eprintln!("drafts: {reason}");
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -150,13 +154,14 @@ pub struct EffectiveSpeculation {
     pub mode: Speculation,
     /// Drafts of one row, at most; 0 when off.
     pub max_drafts: usize,
-    /// Guesses of one token side by side, at most; 1 without branches.
+    /// Rows of one tree, at most; 1 without branches. It holds for trees that callers supply, too.
     pub width: usize,
     /// Drafts of one tree, at most; 0 without branches.
     pub tree_nodes: usize,
     /// Whether the number of drafts follows what they bring.
     pub policy: DraftPolicy,
-    /// Why nothing is drafted although nobody switched it off.
+    /// Why it is less than was asked for: nothing is drafted although nobody switched it off, or trees have no branches. What is
+    /// given up later is told by [`SpeculationStats::fallbacks`](crate::SpeculationStats::fallbacks).
     pub reason: Option<String>,
 }
 
@@ -235,6 +240,8 @@ pub(crate) struct Offer {
     pub(crate) capture_capacity: usize,
     /// Rows that one step may run.
     pub(crate) rows: usize,
+    /// Whether the host can copy rows of the cache.
+    pub(crate) in_reach: bool,
     /// `speculative.max_draft_tokens` of its file.
     pub(crate) configured: Option<usize>,
 }
@@ -293,21 +300,44 @@ impl EffectiveSpeculation {
                 most: MOST_TREE_NODES,
             });
         }
+        let (width, reason) = match mode {
+            Speculation::Tree => width(tree_nodes, offer),
+            // Trees are one of several things to choose from: nothing is missing without them.
+            Speculation::Auto => (width(tree_nodes, offer).0, None),
+            _ => (1, None),
+        };
         Ok(Self {
             mode,
-            max_drafts,
-            width: if tree { TREE_WIDTH } else { 1 },
-            tree_nodes: if tree { tree_nodes } else { 0 },
+            max_drafts: if tree {
+                max_drafts.min(tree_nodes)
+            } else {
+                max_drafts
+            },
+            width,
+            tree_nodes: if width > 1 { tree_nodes } else { 0 },
             policy,
-            reason: (tree && offer.rows < 2).then(|| NO_BRANCHES.to_owned()),
+            reason: reason.map(str::to_owned),
         })
     }
+}
+
+/// Rows of a tree of so many nodes, and why they are fewer than that would take.
+fn width(nodes: usize, offer: Offer) -> (usize, Option<&'static str>) {
+    if !offer.in_reach {
+        return (1, Some(OUT_OF_REACH));
+    }
+    if offer.rows < 2 {
+        return (1, Some(NO_BRANCHES));
+    }
+    let wanted = nodes.div_ceil(2).max(TREE_WIDTH).min(nodes);
+    (wanted.min(offer.rows), None)
 }
 
 /// Drafts supplied by the caller of one request, for texts that are largely known beforehand.
 ///
 /// Called before each step with all tokens of the request so far (prompt and generated) and the most drafts that can be
-/// used; returns guesses of the tokens that follow. Wrong guesses cost time, never text.
+/// used; returns guesses of the tokens that follow. Wrong guesses cost time, never text. Branches are run where the engine
+/// drafts trees ([`EffectiveSpeculation::width`]); elsewhere the first guess of each token is taken.
 ///
 /// ```
 /// use pawl::DraftSource;
@@ -366,6 +396,7 @@ mod tests {
         head: true,
         capture_capacity: 8,
         rows: 8,
+        in_reach: true,
         configured: Some(7),
     };
 
@@ -380,6 +411,39 @@ mod tests {
             Ok(effective) => effective.to_string(),
             Err(error) => error.to_string(),
         }
+    }
+
+    /// Width and nodes are those of the trees that can be run.
+    #[test]
+    fn a_tree_has_the_rows_that_there_are() {
+        let of = |nodes, offer| {
+            let wanted = Wanted {
+                mode: Some(Speculation::Tree),
+                tree_nodes: Some(nodes),
+                ..Wanted::default()
+            };
+            let chosen = EffectiveSpeculation::choose(&wanted, offer).unwrap();
+            assert_eq!(chosen.reason.is_some(), offer.rows < 2 || !offer.in_reach);
+            (chosen.width, chosen.tree_nodes, chosen.max_drafts)
+        };
+        assert_eq!(of(8, OFFER), (4, 8, 7));
+        assert_eq!(of(16, OFFER), (8, 16, 7));
+        assert_eq!(of(3, OFFER), (3, 3, 3));
+        assert_eq!(of(1, OFFER), (1, 0, 1));
+        assert_eq!(of(8, Offer { rows: 3, ..OFFER }), (3, 8, 7));
+        assert_eq!(of(8, Offer { rows: 1, ..OFFER }), (1, 0, 7));
+        let far = Offer {
+            in_reach: false,
+            ..OFFER
+        };
+        assert_eq!(of(8, far), (1, 0, 7));
+        let auto = Wanted {
+            mode: Some(Speculation::Auto),
+            ..Wanted::default()
+        };
+        let auto = |offer| EffectiveSpeculation::choose(&auto, offer).unwrap();
+        assert_eq!((auto(OFFER).width, auto(OFFER).tree_nodes), (4, 8));
+        assert_eq!((auto(far).width, auto(far).reason), (1, None));
     }
 
     #[test]
@@ -405,6 +469,11 @@ mod tests {
         assert_eq!(tree, "tree, up to 3 drafts, fixed");
         let narrow = Offer { rows: 1, ..OFFER };
         assert!(mode(Some(Speculation::Tree), None, narrow).contains("no room for branches"));
+        let far = Offer {
+            in_reach: false,
+            ..OFFER
+        };
+        assert!(mode(Some(Speculation::Tree), None, far).contains("cannot reach"));
         let attention = Offer {
             capture_capacity: usize::MAX,
             ..OFFER

@@ -3,6 +3,7 @@
 //! What a request drafts, and so how fast it is, then depends on texts of others. So nothing is shared unless a request
 //! names a scope, and nothing between scopes.
 
+use super::growth::TreeLimits;
 use super::suffix::{LONGEST, Match, SEPARATOR, SHORTEST, Suffixes};
 use super::tree::DraftTree;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -73,12 +74,11 @@ impl SharedTexts {
         &self,
         scope: &str,
         tokens: &[u32],
-        depth: usize,
-        nodes: usize,
+        limits: TreeLimits,
     ) -> DraftTree {
         let suffixes = self.scopes.get(scope);
         suffixes.map_or(DraftTree::default(), |suffixes| {
-            suffixes.tree_from_nothing(tail(tokens), depth, nodes)
+            suffixes.tree_from_nothing(tail(tokens), limits)
         })
     }
 
@@ -112,6 +112,12 @@ fn tail(tokens: &[u32]) -> &[u32] {
 mod tests {
     use super::*;
 
+    const LIMITS: TreeLimits = TreeLimits {
+        nodes: 5,
+        depth: 3,
+        rows: 4,
+    };
+
     #[test]
     fn a_scope_sees_its_own_texts_only() {
         let mut texts = SharedTexts::new(100);
@@ -120,7 +126,7 @@ mod tests {
         assert_eq!(texts.propose("a", &[9, 1, 2], 5), [3, 4]);
         assert_eq!(texts.propose("b", &[9, 1, 2], 5), [7, 8]);
         assert!(texts.propose("c", &[9, 1, 2], 5).is_empty());
-        assert!(texts.propose_tree("c", &[9, 1, 2], 5, 5).is_empty());
+        assert!(texts.propose_tree("c", &[9, 1, 2], LIMITS).is_empty());
         assert_eq!(texts.find("a", &[9, 1, 2]).unwrap().length, 2);
     }
 
@@ -132,7 +138,7 @@ mod tests {
         texts.learn("a", &[5, 6, 7]);
         assert_eq!(texts.propose("a", &[9, 1, 2], 5), [3]);
         assert_eq!(
-            texts.propose_tree("a", &[1, 2], 3, 5),
+            texts.propose_tree("a", &[1, 2], LIMITS),
             DraftTree::chain([3])
         );
         assert_eq!(texts.propose("a", &[4, 1], 5), [2]);

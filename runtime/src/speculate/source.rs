@@ -1,6 +1,6 @@
 //! The kinds of sources, and what one of them proposes.
 
-use super::control::{self, Why};
+use super::control::{Arm, Why};
 use super::rows::Rows;
 use super::tree::DraftTree;
 use serde::{Deserialize, Serialize};
@@ -42,8 +42,8 @@ pub(crate) struct Proposal {
     pub(crate) source: Option<Source>,
     /// Of the first drafts of the spine, how sure their source was, in `0..=1`; as many as it told.
     pub(crate) confidences: Vec<f32>,
-    /// The source as the controller knows it.
-    pub(crate) arm: Option<control::Source>,
+    /// The source as the controller knows it, and the rows that it could fill; `None` where nobody was asked.
+    pub(crate) arm: Option<Arm>,
     /// Why it is as large as it is; `None` before anything was decided.
     pub(crate) why: Option<Why>,
 }

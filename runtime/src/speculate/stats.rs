@@ -53,7 +53,7 @@ pub struct SpeculationStats {
     pub held_bytes: u64,
     /// Why drafts were not made as asked, and how often that began.
     pub fallbacks: Vec<Fallback>,
-    /// What was decided last; of an engine, for the request that was decided for last.
+    /// What was decided last where drafts could be used; of an engine, for the request that was decided for last.
     pub policy: Option<Policy>,
 }
 

@@ -1,5 +1,7 @@
 //! Drafts that branch.
 
+use super::rows::Rows;
+
 /// Guesses at the tokens that follow the last known one, as a tree: a node's children are different guesses of the token
 /// after it. The default is empty.
 ///
@@ -168,13 +170,13 @@ impl DraftTree {
 
     /// Drops the nodes whose token is refused, and everything below them.
     pub(crate) fn keep(&mut self, accepts: impl Fn(u32) -> bool) {
-        self.retain(|node| accepts(node.token));
+        self.retain(|_, node| accepts(node.token));
     }
 
     /// Drops what is deeper than `depth` (the first guess has depth 1), then all but the `nodes` pushed first.
     pub(crate) fn cut(&mut self, depth: usize, nodes: usize) {
         let mut depths = Vec::with_capacity(self.nodes.len());
-        self.retain(|node| {
+        self.retain(|_, node| {
             // Every node is asked about whose parent stayed, so the depths are those of nodes that stayed.
             let above = node.parent.and_then(|parent| depths.get(parent)).copied();
             let own = above.unwrap_or(0) + 1;
@@ -186,6 +188,28 @@ impl DraftTree {
         });
     }
 
+    /// Drops what stands below the first tokens of a path that `useful` keeps; it is shown every path to a leaf.
+    pub(crate) fn end_early(&mut self, useful: impl Fn(&[u32]) -> usize) {
+        let rows = Rows::of(self);
+        let mut beyond = vec![false; self.len()];
+        for row in 0..rows.len() {
+            let path = rows.row(row);
+            let tokens: Vec<u32> = path.iter().filter_map(|node| self.token(*node)).collect();
+            for node in path.iter().skip(useful(&tokens)) {
+                if let Some(beyond) = beyond.get_mut(*node) {
+                    *beyond = true;
+                }
+            }
+        }
+        self.retain(|node, _| beyond.get(node) == Some(&false));
+    }
+
+    /// Drops the rows (paths to leaves) after the first `count`; what they share with those stays.
+    pub(crate) fn narrow(&mut self, count: usize) {
+        let rows = Rows::of(self).take(count);
+        self.retain(|node, _| rows.canonical(node).is_some());
+    }
+
     /// Appends a chain below the end of the spine.
     pub(crate) fn extend_tail(&mut self, tokens: impl IntoIterator<Item = u32>) {
         let mut parent = self.spine().last().copied();
@@ -195,11 +219,12 @@ impl DraftTree {
         }
     }
 
-    /// Keeps the nodes that `stays` accepts and whose parents stayed. It is shown the parent's new number.
-    fn retain(&mut self, mut stays: impl FnMut(Node) -> bool) {
+    /// Keeps the nodes that `stays` accepts and whose parents stayed. It is shown the node's old number and the parent's new
+    /// one.
+    fn retain(&mut self, mut stays: impl FnMut(usize, Node) -> bool) {
         let mut renumbered: Vec<Option<usize>> = Vec::with_capacity(self.nodes.len());
         let mut kept: Vec<Node> = Vec::with_capacity(self.nodes.len());
-        for node in &self.nodes {
+        for (index, node) in self.nodes.iter().enumerate() {
             let parent = node
                 .parent
                 .map(|parent| renumbered.get(parent).copied().flatten());
@@ -208,7 +233,7 @@ impl DraftTree {
                 Some(parent) => Some(Node { parent, ..*node }),
                 None => Some(*node),
             };
-            let node = node.filter(|node| stays(*node));
+            let node = node.filter(|node| stays(index, *node));
             renumbered.push(node.map(|_| kept.len()));
             kept.extend(node);
         }
@@ -312,6 +337,32 @@ pub(super) mod tests {
             expected.retain(|path| path.len() <= depth);
             expected.truncate(nodes);
             prop_assert_eq!(paths(&cut), expected);
+        }
+
+        #[test]
+        fn nothing_stands_below_an_end(tree in trees(24, 4), end in 0_u32..4) {
+            let mut early = tree.clone();
+            early.end_early(|path| {
+                path.iter().position(|token| *token == end).map_or(path.len(), |at| at + 1)
+            });
+            let mut expected = paths(&tree);
+            expected.retain(|path| !path[..path.len() - 1].contains(&end));
+            prop_assert_eq!(paths(&early), expected);
+        }
+
+        #[test]
+        fn a_narrow_tree_has_the_first_rows(tree in trees(24, 4), count in 0_usize..9) {
+            let all = Rows::of(&tree);
+            let mut narrow = tree.clone();
+            narrow.narrow(count);
+            let rows = Rows::of(&narrow);
+            prop_assert_eq!(rows.len(), all.len().min(count.max(1)));
+            let tokens = |tree: &DraftTree, path: &[usize]| -> Vec<_> {
+                path.iter().map(|node| tree.token(*node)).collect()
+            };
+            for row in 0..rows.len() {
+                prop_assert_eq!(tokens(&narrow, rows.row(row)), tokens(&tree, all.row(row)));
+            }
         }
 
         #[test]

@@ -117,6 +117,41 @@ fn the_end_of_the_context_and_of_the_request() {
     }
 }
 
+/// Drafts of the end of a text, before it is there and where it is: the end is where it is without drafts, and nothing is run
+/// behind a draft of it.
+#[test]
+fn the_end_of_the_text() {
+    for name in ["qwen3_5-odd", "tiny-python"] {
+        let export = Export::of(name, CheckpointOption::Update(8));
+        let (prompt, text) = texts(name, &export, 1).remove(0);
+        for at in [0, 3, 20] {
+            // What is drawn there ends the text from now on.
+            let end = text[at];
+            let first = text.iter().position(|token| *token == end).unwrap();
+            export.edit_config(|config| config["model"]["eos_token_id"] = end.into());
+            for ignored in [true, false] {
+                let engine = engine_of(&export, 1, &on(Speculation::Ngram));
+                let known = text.clone();
+                let length = prompt.len();
+                let drafts = move |tokens: &[u32], most: usize| -> Vec<u32> {
+                    let done = tokens.len() - length;
+                    let right = known.iter().skip(done).take(mix(done) % 3).copied();
+                    right.chain([end; MOST]).take(most).collect()
+                };
+                let asked = request(&prompt, &params(), NEW_TOKENS as u64);
+                let asked = asked.ignore_eos(ignored).drafts(drafts);
+                let found = engine.generate(asked).unwrap();
+                let expected = if ignored { &text[..] } else { &text[..=first] };
+                assert_eq!(found.tokens, expected, "{name}, {at}, {ignored}");
+                let stats = &found.stats.speculation;
+                let longest = if ignored { MOST as u64 } else { 3 };
+                assert!(stats.proposed <= longest * stats.rounds, "{stats:?}");
+                assert!(first < 3 || stats.corrections > 0, "{stats:?}");
+            }
+        }
+    }
+}
+
 /// Less room in a step than all drafts need.
 #[test]
 fn the_end_of_a_step() {

@@ -12,10 +12,11 @@ const NEW_TOKENS: u64 = 24;
 /// Tokens of one prompt per step, by number of drafts less one.
 const CHUNKS: [usize; MOST] = [4096, 5, 16, 1, 64, 33, 4096];
 
-fn samplers() -> [SamplingParams; 4] {
+fn samplers() -> [SamplingParams; 5] {
     let warm = || SamplingParams::sampled(0.8).seed(5);
     [
         SamplingParams::greedy(),
+        warm(),
         warm().top_k(20),
         warm().top_p(0.9),
         warm().min_p(0.05),
@@ -125,7 +126,8 @@ fn check(name: &str, forms: &[CheckpointOption]) {
     }
 }
 
-/// The engine's own drafts, lookup where those are the head's, and drafts that the caller supplies.
+/// The engine's own drafts, lookups alone and behind the head's where those are the head's, and drafts that the caller
+/// supplies.
 fn check_sources(
     what: &str,
     export: &Export,
@@ -148,6 +150,9 @@ fn check_sources(
         let lookup = options.clone().speculation(Speculation::Ngram);
         let looking = engine_of(export, batch, &lookup);
         runs.push(("lookup", looking.generate_all(plain()).unwrap()));
+        let both = options.clone().speculation(Speculation::Auto);
+        let both = engine_of(export, batch, &both);
+        runs.push(("head, then lookup", both.generate_all(plain()).unwrap()));
     }
     for (source, found) in runs {
         let what = format!("{what}, {source}");

@@ -77,16 +77,13 @@ fn first_drafts(export: &Export, text: &[u32], drafts: &BTreeMap<usize, Vec<u32>
     }
 }
 
-/// All drafts behind some of the prefixes are those of an engine that has just read the prefix as a prompt.
+/// All drafts are those of a request that has just read the text before them as its prompt.
 fn whole_chains(export: &Export, text: &[u32], drafts: &BTreeMap<usize, Vec<u32>>) {
     let mut compared = 0;
-    for (known, drafted) in drafts
-        .iter()
-        .skip(drafts.len() / 2)
-        .step_by(drafts.len() / 3)
-    {
-        let seen = Seen::default();
-        let fresh = engine_of(export, 1, &watched(&seen));
+    let seen = Seen::default();
+    let fresh = engine_of(export, 1, &watched(&seen));
+    for (known, drafted) in drafts {
+        seen.lock().unwrap().clear();
         let asked = request(
             &text[..known - 1],
             &SamplingParams::greedy(),

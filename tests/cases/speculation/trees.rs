@@ -91,16 +91,10 @@ fn check(name: &str, forms: &[CheckpointOption]) {
         let cases = cases(name, &export);
         let mut tally = Tally::default();
         let mut branched = 0;
-        for (nodes, batch) in [
-            (1, 8),
-            (2, 1),
-            (4, 3),
-            (8, 1),
-            (8, 8),
-            (NODES, 2),
-            (NODES, 1),
-        ] {
-            for mode in [Speculation::Tree, Speculation::Auto] {
+        let batches = [8, 1, 3, 2, 5].into_iter().cycle();
+        for (nodes, batch) in (1..=NODES).zip(batches) {
+            let modes = [Speculation::Tree, Speculation::Auto];
+            for mode in modes.into_iter().take(1 + usize::from(nodes % 8 == 0)) {
                 let what = format!("{name}, {form:?}, {mode}, {nodes} nodes, batch {batch}");
                 let options = options(mode).tree_nodes(nodes).prefill_chunk(33);
                 // Rows for branches beside those of the requests that run.

@@ -274,18 +274,32 @@ fn print_summary(
     Ok(())
 }
 
-/// The effective mode, and how well its drafts did.
+/// The effective mode, how well its drafts did, how they were made last, and what was given up.
 pub(crate) fn describe(speculation: &EffectiveSpeculation, stats: &SpeculationStats) -> String {
-    if stats.rounds == 0 {
-        return speculation.to_string();
+    let mut told = speculation.to_string();
+    if stats.rounds > 0 {
+        told += &drafted(stats);
     }
+    if let Some(policy) = &stats.policy {
+        let source = policy.source.map_or("no drafts".to_owned(), |source| {
+            format!("{} drafts of {source}", policy.drafts)
+        });
+        told += &format!("; last {source} ({})", policy.why);
+    }
+    for fallback in &stats.fallbacks {
+        told += &format!("; given up: {}", fallback.reason);
+    }
+    told
+}
+
+fn drafted(stats: &SpeculationStats) -> String {
     let (accepted, evaluated) = (stats.accepted, stats.evaluated);
     let positions = stats.by_position.iter();
     let positions: Vec<_> = positions
         .map(|(seen, kept)| format!("{kept}/{seen}"))
         .collect();
     format!(
-        "{speculation}: {} rounds, {} drafts proposed, {accepted} of {evaluated} compared drafts accepted (by position {})",
+        ": {} rounds, {} drafts proposed, {accepted} of {evaluated} compared drafts accepted (by position {})",
         stats.rounds,
         stats.proposed,
         positions.join(" ")

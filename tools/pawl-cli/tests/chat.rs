@@ -20,6 +20,7 @@ fn start(model: &Path, args: &[&str]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_pawl"))
         .args(["chat", "--model", model.to_str().unwrap()])
         .args(args)
+        .env("PAWL_COST_FOLDER", "off")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

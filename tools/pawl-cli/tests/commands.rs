@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 fn pawl(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_pawl"))
         .args(args)
+        .env("PAWL_COST_FOLDER", "off")
         .output()
         .unwrap()
 }
@@ -192,4 +193,33 @@ fn a_library_that_is_not_onnx_runtime_is_refused() {
         &generate(&["--ids", "1", "--library", library.to_str().unwrap()]),
         &["libonnxruntime.so"],
     );
+}
+
+/// A head that was exported wrongly is given up, and the printed summary says so and how drafts were made last.
+#[test]
+fn what_is_given_up_is_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = common::workspace().join("models/checkpoints/tiny-python");
+    let mut options = pawl_builder::BuildOptions::default();
+    options.wiring.order = pawl_builder::HeadOrder::HiddenFirst;
+    let request = pawl_builder::BuildRequest::new(input, folder.path().join("model"), options);
+    let staged = pawl_builder::build(&request, &mut ()).unwrap();
+    let (model, _) = staged.publish().unwrap();
+    let model = model.to_str().unwrap();
+    let ask = ["generate", "--model", model, "--prompt", "def main():\n"];
+    let ask = [&ask[..], &["--max-new-tokens", "120", "--ignore-eos"]].concat();
+    let output = pawl(&ask);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    assert!(
+        printed.contains("given up: head: 0 of its first"),
+        "{printed}"
+    );
+    assert!(
+        printed.contains("; last no drafts (no source has drafts)"),
+        "{printed}"
+    );
+    let output = pawl(&[&ask[..], &["--json"]].concat());
+    let printed = text(&output.stdout);
+    assert!(printed.contains("--mtp-order"), "{printed}");
 }

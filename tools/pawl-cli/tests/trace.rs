@@ -9,7 +9,8 @@ use std::process::{Command, Output};
 
 fn pawl(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pawl"));
-    command.args(args).output().unwrap()
+    let command = command.args(args).env("PAWL_COST_FOLDER", "off");
+    command.output().unwrap()
 }
 
 #[test]

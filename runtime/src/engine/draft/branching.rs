@@ -9,7 +9,7 @@ use super::Drafting;
 use super::head::{HeadDrafter, Reading};
 use crate::engine::error::EngineError;
 use crate::engine::pack::{self, LogitsOf};
-use crate::speculate::Growth;
+use crate::speculate::{Growth, TreeLimits};
 
 /// Nodes of one request that are expanded in one pass, at most: tables that it is given.
 pub(in crate::engine) const OPEN: usize = 3;
@@ -79,7 +79,11 @@ impl HeadDrafter {
         let Ok(best) = row.sampler.best(logits, position, width, drafting.scratch) else {
             return Ok(None);
         };
-        let mut growth = Growth::new(row.choice.nodes, reading.drafts, width);
+        let mut growth = Growth::new(TreeLimits {
+            nodes: row.choice.nodes,
+            depth: reading.drafts,
+            rows: width,
+        });
         growth.offer(None, &best);
         Ok(Some(Tree {
             row: reading.row,

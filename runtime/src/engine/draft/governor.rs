@@ -6,15 +6,11 @@ use crate::engine::accept::Decided;
 use crate::engine::active::{Active, Delivered};
 use crate::ids::RequestId;
 use crate::speculate::control::{
-    self, Available, Controller, CostKey, Decoding, Policy, Round, StepLimits, StepShape, Why,
+    self, Available, Controller, CostKey, Decoding, Round, StepLimits, StepShape, Why,
 };
 use crate::speculate::{Choice, DraftPolicy, EffectiveSpeculation, Source, Speculation};
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// Chains of a head of which one is for learning, and their lengths in turn.
-const EXPLORED_EVERY: usize = 24;
-const EXPLORED: [usize; 5] = [3, 2, 4, 3, 6];
 
 /// Where costs are kept between processes.
 pub(in crate::engine) type CostStore = Option<(PathBuf, CostKey)>;
@@ -25,11 +21,11 @@ pub(in crate::engine) struct Governor {
     speculation: EffectiveSpeculation,
     controller: Controller,
     store: CostStore,
-    /// Chains that a head was asked for because that is fastest.
-    chains: usize,
     pace: Pace,
-    /// Chains and vetoes before the latest choice.
-    before: Option<(usize, usize)>,
+    /// Whether trees are on offer: those that gave less than chains are only now and then.
+    trees: bool,
+    /// Whether there is a choice that neither stands nor was taken back.
+    open: bool,
 }
 
 /// What a published step cost, and what it drafted for the next one.
@@ -68,19 +64,16 @@ impl Governor {
             rows,
             tokens,
         };
-        let policy = match speculation.policy {
-            DraftPolicy::Adaptive => Policy::Adaptive,
-            DraftPolicy::Fixed => Policy::Fixed(speculation.max_drafts),
-        };
+        let policy = speculation.policy;
         let known = store.as_ref();
         let known = known.and_then(|(folder, key)| control::load(folder, key));
         Self {
             speculation,
             controller: Controller::new(policy, limits, known.unwrap_or_default()),
             store,
-            chains: 0,
             pace: Pace::default(),
-            before: None,
+            trees: true,
+            open: false,
         }
     }
 
@@ -108,7 +101,7 @@ impl Governor {
             });
             drawing.push(row);
         }
-        self.before = Some((self.chains, self.pace.vetoes()));
+        self.open = true;
         let choices = self.controller.choose(&batch);
         for (row, choice) in drawing.into_iter().zip(choices) {
             row.choice = self.translate(choice);
@@ -117,16 +110,14 @@ impl Governor {
 
     /// The step was published: what was decided stands.
     pub(super) fn settle(&mut self) {
-        if self.before.take().is_some() {
+        if std::mem::take(&mut self.open) {
             self.controller.settle();
         }
     }
 
     /// The step was discarded: its retry decides from where it did.
     pub(super) fn revert(&mut self) {
-        if let Some((chains, vetoes)) = self.before.take() {
-            self.chains = chains;
-            self.pace.set_vetoes(vetoes);
+        if std::mem::take(&mut self.open) {
             self.controller.revert();
         }
     }
@@ -142,72 +133,56 @@ impl Governor {
         let all = |source, confidence| Available {
             source,
             drafts: row.room.min(max_drafts),
-            width,
+            width: if self.trees { width } else { 1 },
             confidence,
+            unproven: false,
         };
         if active.drafts.is_some() {
             return vec![all(control::Source::Caller, None)];
         }
         let mut found = Vec::new();
         if sources.has(Source::Head) {
+            let unproven = sources.head_is_unproven();
+            let head = |source| Available {
+                unproven,
+                ..all(source, None)
+            };
             if mode == Speculation::Auto {
-                found.push(all(control::Source::HeadThenLookup, None));
+                let tailed = head(control::Source::HeadThenLookup);
+                found.push(Available { width: 1, ..tailed });
             }
-            found.push(all(control::Source::Head, None));
+            found.push(head(control::Source::Head));
         }
         if sources.has(Source::Lookup) {
-            // A longer match is a better guess; what it is worth is learnt.
             let length = sources.survey(active, row);
-            let confidence = length.map(|length| 1.0 - 1.0 / (1.0 + length as f32));
-            let looked_up = all(control::Source::Lookup, confidence);
-            found.extend(confidence.map(|_| looked_up));
+            let looked_up = |length| all(control::Source::Lookup, Some(sureness(length)));
+            found.extend(length.map(looked_up));
         }
         found
     }
 
-    /// What the controller chose, but a chain in the place of trees that have given less than chains. Costs of trees are
-    /// foretold from those of chains, as if every row were new; this rests on what came of them.
-    fn guard(&mut self, choice: control::Choice) -> control::Choice {
-        let tree = choice.width > 1 && choice.why == Why::Fastest;
-        if tree && self.pace.trees_are_slower() && !self.pace.is_lifted() {
-            return control::Choice { width: 1, ..choice };
-        }
-        choice
-    }
-
-    fn translate(&mut self, choice: control::Choice) -> Choice {
-        let choice = self.guard(choice);
-        let explored = self.explore(&choice);
+    fn translate(&self, choice: control::Choice) -> Choice {
         let (source, tail) = match choice.source {
-            None | Some(control::Source::Shared) => (None, None),
+            None => (None, None),
             Some(control::Source::Caller) => (Some(Source::Caller), None),
             Some(control::Source::Lookup) => (Some(Source::Lookup), None),
             Some(control::Source::Head) => (Some(Source::Head), None),
             Some(control::Source::HeadThenLookup) => (Some(Source::Head), Some(Source::Lookup)),
         };
+        let drafts = self.reach(&choice);
+        // A head that is never asked whether one more is worth it would leave nothing to what comes after it.
+        let shared = choice.why == Why::Fixed && tail.is_some();
         Choice {
-            arm: choice.source,
+            arm: choice.arm(),
             source,
             tail,
-            drafts: explored.unwrap_or_else(|| self.reach(&choice)),
-            explores: explored.is_some(),
-            // What trees give is compared with what chains give, so both must be seen.
-            width: explored.map_or(choice.width, |_| 1),
+            drafts,
+            own: if shared { drafts.div_ceil(2) } else { drafts },
+            explores: matches!(choice.why, Why::ShapeProbe | Why::CostProbe),
+            width: choice.width,
             nodes: self.speculation.tree_nodes,
             why: choice.why,
         }
-    }
-
-    /// Every so many chains of a head are as long as it comes to, so that costs of lengths that are seldom chosen do not grow
-    /// old: a cost that was once measured too high would keep them from being chosen again.
-    fn explore(&mut self, choice: &control::Choice) -> Option<usize> {
-        if choice.source != Some(control::Source::Head) || choice.why != Why::Fastest {
-            return None;
-        }
-        self.chains += 1;
-        let (turn, rest) = (self.chains / EXPLORED_EVERY, self.chains % EXPLORED_EVERY);
-        let length = EXPLORED.get(turn % EXPLORED.len()).filter(|_| rest == 0)?;
-        Some((*length).min(self.speculation.max_drafts))
     }
 
     /// Drafts at most. A head that is worth asking goes on as long as it is sure enough of what it drafts: the number that is
@@ -223,14 +198,16 @@ impl Governor {
 
     /// Whether a head that has drafted with these confidences should draft once more.
     pub(in crate::engine) fn worth_another(&self, choice: &Choice, confidences: &[f32]) -> bool {
-        let Some(arm) = choice.arm else { return false };
+        let Some(source) = choice.arm.map(|arm| arm.source) else {
+            return false;
+        };
         if choice.explores {
             return true;
         }
-        let made = self.controller.survival(arm, confidences);
-        let next = self.controller.expected(arm, confidences.len());
+        let made = self.controller.survival(source, confidences);
+        let next = self.controller.expected(source, confidences.len());
         self.controller
-            .worth_another(arm, made * next, confidences.len())
+            .worth_another(source, made * next, confidences.len())
     }
 
     /// Learns from a published step.
@@ -241,6 +218,7 @@ impl Governor {
         if measured.tokens > 0 {
             let drafting: Duration = measured.drafting.iter().map(|drafted| drafted.time).sum();
             self.pace.count(delivered, measured.step + drafting);
+            self.trees = self.pace.offers_trees();
             let shape = StepShape {
                 requests: delivered.len(),
                 tokens: measured.tokens,
@@ -258,9 +236,11 @@ impl Governor {
             }
         }
         for told in delivered {
+            // Drafts that the step had no room for say nothing of their source.
+            let crowded = told.made > 0 && told.round.proposed == 0;
             let round = Round {
-                source: told.arm.filter(|_| told.round.proposed > 0),
-                width: told.round.rows,
+                arm: told.arm.filter(|_| !crowded),
+                answered: told.made > 0,
                 evaluated: told.round.evaluated,
                 accepted: told.round.accepted,
                 confidences: &told.confidences,
@@ -285,6 +265,12 @@ impl Governor {
     pub(in crate::engine) fn forget(&mut self, of: RequestId) {
         self.controller.forget(of);
     }
+}
+
+/// How sure a lookup is of its first draft by the length of its match: a longer one is a better guess. What it is worth is
+/// learnt.
+pub(super) fn sureness(length: usize) -> f32 {
+    1.0 - 1.0 / (1.0 + length as f32)
 }
 
 impl Drop for Governor {

@@ -1,12 +1,13 @@
 //! Drafts by lookup: what followed the last time the text ended like this.
 
+use super::governor::sureness;
 use super::{Drafter, Drafting};
 use crate::engine::accept::Decided;
 use crate::engine::active::Active;
 use crate::engine::error::EngineError;
 use crate::ids::RequestId;
 use crate::limits::SHARED_TOKENS;
-use crate::speculate::{LONGEST, SharedTexts, Source, Suffixes};
+use crate::speculate::{LONGEST, SharedTexts, Source, Suffixes, TreeLimits};
 use std::collections::HashMap;
 
 /// Looks up endings of each request's own prompt and output, and of texts that requests of its scope left.
@@ -69,11 +70,20 @@ impl LookupDrafter {
             let found = self.shared.find(scope, &ending);
             found.is_some_and(|found| found.length > own)
         });
-        let nodes = row.choice.nodes;
+        if row.choice.source == Some(Source::Lookup) {
+            let shared = scope.and_then(|scope| self.shared.find(scope, &ending));
+            let length = shared.map_or(own, |found| found.length);
+            row.proposal.confidences.push(sureness(length));
+        }
+        let limits = TreeLimits {
+            nodes: row.choice.nodes,
+            depth: most,
+            rows: row.choice.width,
+        };
         match (scope, tree) {
-            (None, true) => row.proposal.tree = text.index.propose_tree(&fresh, most, nodes),
+            (None, true) => row.proposal.tree = text.index.propose_tree(&fresh, limits),
             (Some(scope), true) => {
-                row.proposal.tree = self.shared.propose_tree(scope, &ending, most, nodes);
+                row.proposal.tree = self.shared.propose_tree(scope, &ending, limits);
             }
             (None, false) => {
                 let found = text.index.propose(&fresh, most);

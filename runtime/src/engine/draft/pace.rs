@@ -15,7 +15,9 @@ enum Kind {
 pub(super) struct Pace {
     chains: Sum,
     trees: Sum,
-    vetoed: usize,
+    /// Steps without trees since they were last on offer, and after how many they are again.
+    withheld: usize,
+    wait: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,8 +33,9 @@ struct Sum {
 const KEPT: f64 = 0.97;
 /// Steps of a kind before it is compared.
 const ENOUGH: u32 = 5;
-/// Of so many vetoes one is lifted, so that a change is noticed.
-const TRIED_EVERY: usize = 48;
+/// Steps without trees after which they are on offer for one, so that a change is noticed: the first time, and the most.
+const FIRST_WAIT: usize = 48;
+const LONGEST_WAIT: usize = 768;
 
 impl Kind {
     /// What a published step did, if it did the same for all its requests.
@@ -67,26 +70,24 @@ impl Pace {
     }
 
     /// Whether trees are known to give fewer tokens per second than chains.
-    pub(super) fn trees_are_slower(&self) -> bool {
+    fn trees_are_slower(&self) -> bool {
         let (trees, chains) = (self.trees, self.chains);
         let known = trees.steps >= ENOUGH && chains.steps >= ENOUGH;
         known && trees.seconds * chains.tokens > chains.seconds * trees.tokens
     }
 
-    /// Counts a veto; `true` for one that is to be lifted.
-    pub(super) fn is_lifted(&mut self) -> bool {
-        self.vetoed += 1;
-        self.vetoed.is_multiple_of(TRIED_EVERY)
-    }
-
-    /// Vetoes counted.
-    pub(super) fn vetoes(&self) -> usize {
-        self.vetoed
-    }
-
-    /// Takes vetoes back.
-    pub(super) fn set_vetoes(&mut self, vetoed: usize) {
-        self.vetoed = vetoed;
+    /// Counts a step; whether trees are on offer in the next one. While they give less than chains they are seldom.
+    pub(super) fn offers_trees(&mut self) -> bool {
+        if !self.trees_are_slower() {
+            (self.withheld, self.wait) = (0, FIRST_WAIT);
+            return true;
+        }
+        self.withheld += 1;
+        let due = self.withheld > self.wait.max(FIRST_WAIT);
+        if due {
+            (self.withheld, self.wait) = (0, (2 * self.wait).clamp(FIRST_WAIT, LONGEST_WAIT));
+        }
+        due
     }
 
     fn sum_mut(&mut self, kind: Kind) -> &mut Sum {
@@ -100,7 +101,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::speculate::{DraftTree, Policy, Round};
+    use crate::speculate::{DraftTree, Round};
 
     fn told(proposed: usize, accepted: usize, rows: usize) -> Delivered {
         Delivered {
@@ -114,14 +115,10 @@ mod tests {
             draws: Vec::new(),
             ran: DraftTree::default(),
             arm: None,
+            made: proposed,
             confidences: Vec::new(),
             why: None,
-            next: Policy {
-                source: None,
-                drafts: 0,
-                width: 1,
-                why: String::new(),
-            },
+            next: None,
             told: Ok(crate::engine::active::Delivery::default()),
         }
     }
@@ -142,10 +139,12 @@ mod tests {
             }
         }
         assert!(pace.trees_are_slower());
+        let offered = (0..5000).filter(|_| pace.offers_trees()).count();
+        assert!((5..12).contains(&offered), "{offered}");
         for _ in 0..200 {
             pace.count(&[told(8, 4, 4)], Duration::from_micros(250));
         }
         assert!(!pace.trees_are_slower());
-        assert_eq!((0..2 * TRIED_EVERY).filter(|_| pace.is_lifted()).count(), 2);
+        assert!((0..100).all(|_| pace.offers_trees()));
     }
 }

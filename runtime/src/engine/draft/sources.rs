@@ -5,11 +5,11 @@ use super::head::HeadDrafter;
 use super::lookup::LookupDrafter;
 use super::{Cut, Drafter, Drafting};
 use crate::engine::accept::Decided;
-use crate::engine::active::Active;
+use crate::engine::active::{Active, Delivered};
 use crate::engine::error::EngineError;
 use crate::exec::Decoder;
 use crate::ids::RequestId;
-use crate::speculate::{Round, Source, Speculation};
+use crate::speculate::{Source, Speculation};
 use std::time::Instant;
 
 /// Failures of one source in a row after which it is not asked again.
@@ -32,21 +32,50 @@ pub(in crate::engine) struct Sources {
 struct Agreement {
     compared: usize,
     agreed: usize,
+    /// Times in a row that it was asked for drafts and none could be drawn.
+    silent: usize,
 }
 
 impl Agreement {
-    /// First drafts after which a head is judged.
+    /// First drafts after which a head is judged: one that was never right, and one that was as good as never.
+    const NEVER: usize = 32;
     const ENOUGH: usize = 64;
+    /// Times in a row that nothing can be drawn before a head is given up.
+    const SILENT: usize = 4;
 
-    /// Counts one first draft. `false` once, when a head has agreed with next to nothing: its export is wired wrongly, for a
+    /// Whether it may still turn out to agree with next to nothing.
+    fn is_open(&self) -> bool {
+        self.compared < Self::ENOUGH && self.agreed <= Self::ENOUGH / 64
+    }
+
+    /// Counts one first draft. A reason once, when a head has agreed with next to nothing: its export is wired wrongly, for a
     /// head that is merely bad guesses a common token now and then.
-    fn count(&mut self, agreed: bool) -> bool {
-        if self.compared >= Self::ENOUGH {
-            return true;
+    fn count(&mut self, agreed: bool) -> Option<String> {
+        if !self.is_open() {
+            return None;
         }
         self.compared += 1;
         self.agreed += usize::from(agreed);
-        self.compared < Self::ENOUGH || self.agreed > Self::ENOUGH / 64
+        let never = self.compared >= Self::NEVER && self.agreed == 0;
+        let hardly = self.compared >= Self::ENOUGH && self.agreed <= Self::ENOUGH / 64;
+        (never || hardly).then(|| {
+            format!(
+                "{} of its first {} drafts agreed with the decoder; the model may have been exported with the wrong \
+                 --mtp-hidden or --mtp-order",
+                self.agreed, self.compared
+            )
+        })
+    }
+
+    /// Counts a time that it was asked for drafts.
+    fn asked(&mut self, drafted: bool) -> Option<String> {
+        self.silent = if drafted { 0 } else { self.silent + 1 };
+        (self.silent >= Self::SILENT).then(|| {
+            format!(
+                "no draft could be drawn from its logits {} times in a row; they may not be finite numbers",
+                self.silent
+            )
+        })
     }
 }
 
@@ -111,10 +140,11 @@ impl Sources {
         if let Some((at, error)) = failed {
             self.disable(at, &error, drafting);
         }
-        drafting
-            .rows
-            .iter_mut()
-            .for_each(|row| tidy(row, drafting.vocab));
+        for row in drafting.rows.iter_mut() {
+            let mut requests = drafting.requests.iter();
+            let active = requests.find(|active| active.id == row.request);
+            tidy(row, active, drafting.vocab);
+        }
         Ok(())
     }
 
@@ -161,24 +191,27 @@ impl Sources {
         self.news.push((source, reason));
     }
 
+    /// Whether nobody knows yet if the head agrees with the decoder at all: then its drafts are compared even where they do
+    /// not pay.
+    pub(in crate::engine) fn head_is_unproven(&self) -> bool {
+        self.agreement.is_open()
+    }
+
     /// Learns what became of one request's drafts in a published step.
-    pub(in crate::engine) fn learn(&mut self, round: &Round) {
-        if round.source != Some(Source::Head) || round.evaluated == 0 {
+    pub(in crate::engine) fn learn(&mut self, told: &Delivered) {
+        let Some(arm) = told.arm.filter(|arm| arm.source.heads()) else {
             return;
+        };
+        // A head tells how sure it is of the drafts of a chain; what is there without was added by a lookup.
+        let drafted = told.made > 0 && (arm.width > 1 || !told.confidences.is_empty());
+        let mut reason = self.agreement.asked(drafted);
+        if drafted && told.round.evaluated > 0 {
+            reason = reason.or(self.agreement.count(told.round.accepted > 0));
         }
-        if !self.agreement.count(round.accepted > 0) {
-            let head = self
-                .drafters
-                .iter()
-                .position(|d| d.source() == Source::Head);
-            let reason = format!(
-                "{} of its first {} drafts agreed with the decoder; the model may have been exported with the wrong \
-                 --mtp-hidden or --mtp-order",
-                self.agreement.agreed, self.agreement.compared
-            );
-            if let Some(at) = head {
-                self.remove(at, reason);
-            }
+        let mut drafters = self.drafters.iter();
+        let head = drafters.position(|drafter| drafter.source() == Source::Head);
+        if let (Some(at), Some(reason)) = (head, reason) {
+            self.remove(at, reason);
         }
     }
 
@@ -220,12 +253,18 @@ impl Sources {
     }
 }
 
-/// Drops what cannot be run: tokens that do not exist, with what follows them, and more drafts than were asked for.
-fn tidy(row: &mut Decided, vocab: usize) {
+/// Drops what cannot be run or kept: tokens that do not exist, with what follows them, what would follow the request's end,
+/// and more drafts than were asked for.
+fn tidy(row: &mut Decided, active: Option<&Active>, vocab: usize) {
     let most = row.room.min(row.choice.drafts);
-    let tree = &mut row.proposal.tree;
+    let mut tree = std::mem::take(&mut row.proposal.tree);
     tree.keep(|token| usize::try_from(token).is_ok_and(|token| token < vocab));
+    if let Some(active) = active {
+        tree.end_early(|path| active.cursor.useful(row.fresh(), path));
+    }
+    tree.narrow(row.choice.width);
     tree.cut(most, row.choice.nodes.max(most));
+    row.proposal.tree = tree;
     row.proposal.source = row.choice.source.filter(|_| !row.proposal.tree.is_empty());
     row.proposal.arm = row.choice.arm;
     row.proposal.why = Some(row.choice.why);

@@ -4,6 +4,7 @@ mod ends;
 mod failures;
 mod kept;
 mod ngram;
+mod policies;
 mod room;
 mod sources;
 mod stand_in;

@@ -151,9 +151,10 @@ fn a_source_that_fails_is_left_alone_with_its_reason() {
             calls: AtomicUsize::new(0),
             panics,
         };
-        let (told, _) = run(&options(Speculation::Ngram), source);
+        let (told, totals) = run(&options(Speculation::Ngram), source);
         assert_eq!(told.tokens, text());
         let stats = &told.stats.speculation;
+        assert_eq!(totals.fallbacks, stats.fallbacks);
         let [fallback] = &stats.fallbacks[..] else {
             panic!("{stats:?}")
         };
@@ -219,7 +220,7 @@ fn a_head_that_agrees_with_nothing_is_left_alone() {
         stats.fallbacks[0].reason.contains("--mtp-hidden"),
         "{stats:?}"
     );
-    assert!(stats.rounds < 70 && stats.plain_steps > 70, "{stats:?}");
+    assert!(stats.rounds < 40 && stats.plain_steps > 100, "{stats:?}");
 }
 
 /// Requests of one scope find each other's texts; others do not.

@@ -1,6 +1,7 @@
 //! A hybrid model with a head that is computed token by token in plain code. Its logits depend on everything it keeps, so
 //! that lost or foreign state changes tokens; and what it must keep after any tokens is known without running it.
 
+use crate::device::{Device, HostDevice};
 use crate::engine::active::Events;
 use crate::engine::client::Client;
 use crate::engine::core::{self, Core};
@@ -27,7 +28,7 @@ use std::sync::mpsc::{Receiver, channel};
 /// Few enough tokens that n-grams repeat.
 pub(super) const VOCAB: usize = 24;
 pub(super) const SLOTS: usize = 3;
-const BLOCKS: usize = 64;
+pub(super) const BLOCKS: usize = 64;
 /// Of requests that choose none.
 const SEED: u64 = 5;
 /// Hidden rows: the token, a trace of all tokens so far.
@@ -94,6 +95,8 @@ pub(super) enum Law {
     Strangers,
     /// As everything, but logits are no numbers after more than so many tokens.
     Until(usize),
+    /// On the last token alone, and nothing that the head says is a number.
+    Broken,
 }
 
 impl Law {
@@ -120,10 +123,10 @@ impl Law {
     /// What the head takes for the weight.
     fn guess(self, last: u32, token: u32, rest: f32) -> f32 {
         let weight = self.weigh(last, token, rest);
-        if self == Self::Strangers {
-            -weight
-        } else {
-            weight
+        match self {
+            Self::Strangers => -weight,
+            Self::Broken => f32::NAN,
+            Self::Everything | Self::Until(_) | Self::LastToken => weight,
         }
     }
 
@@ -302,7 +305,7 @@ impl Bench {
     }
 
     pub(super) fn of(form: Form, law: Law, options: &EngineOptions) -> Self {
-        Self::sized(form, law, options, (SLOTS, BLOCKS))
+        Self::on(form, law, options, Arc::new(HostDevice), (SLOTS, BLOCKS))
     }
 
     /// Room for so many requests, and so many blocks in each cache.
@@ -312,10 +315,23 @@ impl Bench {
         options: &EngineOptions,
         extent: (usize, usize),
     ) -> Self {
+        Self::on(form, law, options, Arc::new(HostDevice), extent)
+    }
+
+    /// Where speculation is what `device` allows. The pools are the host's.
+    pub(super) fn on(
+        form: Form,
+        law: Law,
+        options: &EngineOptions,
+        device: Arc<dyn Device>,
+        extent: (usize, usize),
+    ) -> Self {
         let faults = Faults::default();
-        let model = sized_model(form, law, &faults, extent);
+        let mut model = sized_model(form, law, &faults, extent);
+        let host = std::mem::replace(&mut model.device, device);
         let wanted = options.wanted();
         let speculation = EffectiveSpeculation::choose(&wanted, core::offer(&model)).unwrap();
+        model.device = host;
         let options = options.clone().audit(true);
         let layout = Layout::of(&model, model.limits.sequence, true);
         let mut core = Core::new(model, &options, speculation, None).unwrap();

@@ -25,9 +25,11 @@ const CLASSES: usize = 10;
 
 /// Where drafts come from and how many rows they take at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Arm {
-    pub(super) source: Source,
-    pub(super) width: usize,
+pub(crate) struct Arm {
+    /// The source.
+    pub(crate) source: Source,
+    /// Rows that it may fill, at most; not those that it came to fill.
+    pub(crate) width: usize,
 }
 
 /// Acceptance of all requests.
@@ -60,6 +62,25 @@ impl Acceptance {
         for (position, confidence) in confidences.iter().enumerate().take(evaluated) {
             calibration.observe(*confidence, position < accepted);
         }
+    }
+
+    /// Counts that a source was asked, and whether it had drafts.
+    pub(super) fn asked(&mut self, request: RequestId, arm: Arm, answered: bool) {
+        let own = self.requests.entry(request).or_default();
+        own.entry(arm).or_default().asked(answered, KEPT);
+        self.all
+            .entry(arm)
+            .or_default()
+            .asked(answered, KEPT_OF_ALL);
+    }
+
+    /// Chance that a source that is asked has drafts.
+    pub(super) fn answers(&self, request: RequestId, arm: Arm) -> f64 {
+        let none = Rates::default();
+        let own = self.requests.get(&request).and_then(|arms| arms.get(&arm));
+        let all = self.all.get(&arm).unwrap_or(&none);
+        let expected = all.answers(1.0, PRIOR_OF_ALL);
+        own.unwrap_or(&none).answers(expected, PRIOR)
     }
 
     /// Chances that drafts at positions 0, 1, .. are right, each given that those before are. `confidence` is the source's
@@ -136,6 +157,8 @@ impl Acceptance {
 #[derive(Clone, Copy, Debug, Default)]
 struct Rates {
     positions: [(f64, f64); POSITIONS],
+    /// Times that there were drafts, and times that they were asked for.
+    answers: (f64, f64),
     /// Rounds without a right draft, the latest ones.
     wrong: i32,
 }
@@ -164,6 +187,16 @@ impl Rates {
         }
     }
 
+    fn asked(&mut self, answered: bool, kept: f64) {
+        let (answers, asked) = self.answers;
+        let answers = answers * kept + f64::from(u8::from(answered));
+        self.answers = (answers, asked * kept + 1.0);
+    }
+
+    fn answers(&self, expected: f64, prior: f64) -> f64 {
+        (self.answers.0 + prior * expected) / (self.answers.1 + prior)
+    }
+
     fn rate(&self, position: usize, expected: f64, prior: f64) -> f64 {
         let counts = self.positions.get(position.min(POSITIONS - 1));
         let (right, compared) = counts.copied().unwrap_or_default();
@@ -171,7 +204,7 @@ impl Rates {
     }
 
     fn mostly_forget(&mut self) {
-        for (right, compared) in &mut self.positions {
+        for (right, compared) in self.positions.iter_mut().chain([&mut self.answers]) {
             let kept = AFTER_CHANGE / compared.max(AFTER_CHANGE);
             *right *= kept;
             *compared *= kept;
@@ -252,6 +285,24 @@ mod tests {
         acceptance.forget(other);
         assert!(acceptance.rates(other, CHAIN, 1, None)[0] < 0.7);
         assert!(!acceptance.requests.contains_key(&other));
+    }
+
+    #[test]
+    fn a_source_that_has_nothing_is_expected_to_have_nothing() {
+        let mut acceptance = Acceptance::default();
+        assert!((acceptance.answers(REQUEST, CHAIN) - 1.0).abs() < 1e-9);
+        for _ in 0..100 {
+            acceptance.asked(REQUEST, CHAIN, false);
+        }
+        assert!(acceptance.answers(REQUEST, CHAIN) < 0.01);
+        assert!(acceptance.answers(RequestId(2), CHAIN) < 0.05);
+        // What it has when it has some is another matter.
+        assert!(acceptance.rates(REQUEST, CHAIN, 1, None)[0] > 0.6);
+        acceptance.relax(REQUEST, Source::Head);
+        for _ in 0..8 {
+            acceptance.asked(REQUEST, CHAIN, true);
+        }
+        assert!(acceptance.answers(REQUEST, CHAIN) > 0.5);
     }
 
     #[test]

@@ -14,8 +14,6 @@ pub(crate) enum Source {
     Caller,
     /// The request's own text.
     Lookup,
-    /// Texts of other requests of its scope.
-    Shared,
     /// The model's head.
     Head,
     /// The head, then what followed its drafts in the request's own text.
@@ -24,13 +22,15 @@ pub(crate) enum Source {
 
 impl Source {
     /// All of them.
-    pub(crate) const ALL: [Self; 5] = [
-        Self::Caller,
-        Self::Lookup,
-        Self::Shared,
-        Self::Head,
-        Self::HeadThenLookup,
-    ];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Caller, Self::Lookup, Self::Head, Self::HeadThenLookup];
+}
+
+impl Source {
+    /// Whether a head drafts.
+    pub(crate) fn heads(self) -> bool {
+        matches!(self, Self::Head | Self::HeadThenLookup)
+    }
 }
 
 impl fmt::Display for Source {
@@ -38,20 +38,10 @@ impl fmt::Display for Source {
         f.write_str(match self {
             Self::Caller => "caller",
             Self::Lookup => "ngram",
-            Self::Shared => "shared ngram",
             Self::Head => "mtp",
             Self::HeadThenLookup => "mtp, then ngram",
         })
     }
-}
-
-/// How drafts are chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Policy {
-    /// For speed.
-    Adaptive,
-    /// Always so many, from the first source that has any.
-    Fixed(usize),
 }
 
 /// A source that a request could draft from now.
@@ -65,6 +55,8 @@ pub(crate) struct Available {
     pub(crate) width: usize,
     /// How sure it is of its first draft, from 0 to 1, where it says. What that is worth is learnt.
     pub(crate) confidence: Option<f32>,
+    /// Whether its drafts are to be compared even where that does not pay: nobody knows yet if it is any good.
+    pub(crate) unproven: bool,
 }
 
 /// A request that decodes in the next step.
@@ -112,10 +104,14 @@ pub(crate) enum Why {
     PlainProbe,
     /// A number of drafts is measured that was not seen yet.
     ShapeProbe,
+    /// A number of drafts is measured again.
+    CostProbe,
     /// Another source or width is measured.
     SourceProbe,
     /// Drafts that were not worth it are tried again.
     Trial,
+    /// It is found out whether a source is any good.
+    Proof,
 }
 
 impl fmt::Display for Why {
@@ -129,8 +125,10 @@ impl fmt::Display for Why {
             Self::FirstSteps => "first steps are measured",
             Self::PlainProbe => "a plain step is measured",
             Self::ShapeProbe => "another number of drafts is measured",
+            Self::CostProbe => "another number of drafts is measured again",
             Self::SourceProbe => "another source or width is tried",
             Self::Trial => "drafts are tried again",
+            Self::Proof => "it is found out whether its drafts are any good",
         })
     }
 }
@@ -170,25 +168,25 @@ impl Choice {
         }
     }
 
+    /// Where it drafts from, and in how many rows at most.
+    pub(crate) fn arm(&self) -> Option<Arm> {
+        let (source, width) = (self.source?, self.width);
+        Some(Arm { source, width })
+    }
+
     pub(super) fn pick(&self) -> Option<Pick> {
-        let arm = Arm {
-            source: self.source?,
-            width: self.width,
-        };
-        Some(Pick {
-            arm,
-            drafts: self.drafts,
-        })
+        let (arm, drafts) = (self.arm()?, self.drafts);
+        Some(Pick { arm, drafts })
     }
 }
 
 /// What came of one row, or of the rows of one tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Round<'a> {
-    /// Where its drafts came from; `None` without drafts.
-    pub(crate) source: Option<Source>,
-    /// Rows that were run.
-    pub(crate) width: usize,
+    /// Who was asked for drafts, and for how many rows; `None` where nobody was.
+    pub(crate) arm: Option<Arm>,
+    /// Whether there were any.
+    pub(crate) answered: bool,
     /// Positions that were compared.
     pub(crate) evaluated: usize,
     /// Drafts that were accepted.

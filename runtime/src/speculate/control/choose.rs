@@ -27,6 +27,8 @@ pub(crate) struct StepLimits {
 pub(super) struct Offer {
     pub(super) arm: Arm,
     pub(super) rates: Vec<f64>,
+    /// Chance that there are drafts when they are asked for.
+    pub(super) answers: f64,
 }
 
 /// What a request does; no drafts: plain decoding.
@@ -88,7 +90,8 @@ impl Costs {
         line.map_or(0.0, |line| line.at(drafts))
     }
 
-    fn seconds(&self, plan: &[Option<Pick>]) -> f64 {
+    /// Seconds of a plan whose rows run so many tokens on average.
+    fn seconds(&self, plan: &[Option<Pick>], tokens: f64) -> f64 {
         let mut drafting: BTreeMap<Source, (usize, usize)> = BTreeMap::new();
         for pick in plan.iter().flatten() {
             let (most, requests) = drafting.entry(pick.arm.source).or_default();
@@ -97,20 +100,36 @@ impl Costs {
         }
         let of_source = drafting.into_iter();
         let drafting = of_source.map(|(source, (most, count))| self.drafting(source, most, count));
-        let tokens = plan.iter().map(|pick| Pick::tokens(*pick)).sum();
-        self.step.at(tokens) + drafting.sum::<f64>()
+        self.step.at_mean(tokens) + drafting.sum::<f64>()
     }
 }
 
 /// Tokens per second that a plan is expected to give.
 pub(super) fn goodput(plan: &[Option<Pick>], options: &[Vec<Offer>], costs: &Costs) -> f64 {
-    let expected = |(pick, options): (&Option<Pick>, &Vec<Offer>)| {
-        1.0 + pick.map_or(0.0, |pick| {
-            let option = options.iter().find(|option| option.arm == pick.arm);
-            option.map_or(0.0, |option| accepted(&option.rates, pick.drafts))
-        })
-    };
-    plan.iter().zip(options).map(expected).sum::<f64>() / costs.seconds(plan)
+    let (mut given, mut run) = (0.0, 0.0);
+    for (pick, options) in plan.iter().zip(options) {
+        let option = pick.and_then(|pick| options.iter().find(|option| option.arm == pick.arm));
+        let drafts = pick.map_or(0, |pick| pick.drafts);
+        given += 1.0 + option.map_or(0.0, |option| option.accepted(drafts));
+        run += option.map_or(Pick::tokens(*pick) as f64, |option| option.tokens(drafts));
+    }
+    given / costs.seconds(plan, run)
+}
+
+impl Offer {
+    /// Drafts that are expected to be accepted of so many in each row.
+    fn accepted(&self, drafts: usize) -> f64 {
+        self.answers * accepted(&self.rates, drafts)
+    }
+
+    /// Tokens that its rows are expected to run.
+    fn tokens(&self, drafts: usize) -> f64 {
+        let pick = Pick {
+            arm: self.arm,
+            drafts,
+        };
+        1.0 + self.answers * (Pick::tokens(Some(pick)) - 1) as f64
+    }
 }
 
 /// Drafts that are expected to be accepted.
@@ -127,7 +146,7 @@ fn accepted(rates: &[f64], drafts: usize) -> f64 {
 
 /// The plan with the most tokens per second, or the one before where it is nearly as good.
 ///
-/// Every request first takes its best source and width, as if it alone drafted. Then drafts are admitted one by one, the
+/// Every request first takes its best source and width, as if it alone drafted; a chain where there is no room for its rows. Then drafts are admitted one by one, the
 /// likeliest for its tokens first, and of all the plans on the way the best is taken: costs have steps, so the best plan
 /// can lie beyond a worse one.
 pub(super) fn choose(
@@ -136,10 +155,26 @@ pub(super) fn choose(
     limits: StepLimits,
     before: &[Option<Pick>],
 ) -> Vec<Option<Pick>> {
-    let chosen: Vec<_> = (0..options.len())
-        .map(|own| best_alone(own, options, costs))
+    let alone = |own: usize, width: usize| best_alone((own, width), options, costs, limits);
+    let mut chosen: Vec<_> = (0..options.len())
+        .map(|own| alone(own, limits.width.max(1)))
         .collect();
-    let best = admit(&chosen, options, costs, limits);
+    let mut best = admit(&chosen, options, costs, limits);
+    // Rows that others took leave room for a chain.
+    let wide = |option: &Option<&Offer>| option.is_some_and(|option| option.arm.width > 1);
+    let crowded = |own: &usize| chosen.get(*own).is_some_and(wide) && best.get(*own) == Some(&None);
+    let crowded: Vec<usize> = (0..options.len()).filter(crowded).collect();
+    for own in &crowded {
+        if let Some(option) = chosen.get_mut(*own) {
+            *option = alone(*own, 1);
+        }
+    }
+    if !crowded.is_empty() {
+        let other = admit(&chosen, options, costs, limits);
+        if goodput(&other, options, costs) > goodput(&best, options, costs) {
+            best = other;
+        }
+    }
     let mut plan = possible(before, options, limits);
     let mut rate = goodput(&plan, options, costs);
     let most = goodput(&best, options, costs);
@@ -166,23 +201,30 @@ fn fit(plan: &[Option<Pick>], limits: StepLimits) -> bool {
     sum(Pick::tokens) <= limits.tokens && sum(Pick::rows) <= limits.rows
 }
 
-/// The best option of one request while the others do not draft.
-fn best_alone<'a>(own: usize, options: &'a [Vec<Offer>], costs: &Costs) -> Option<&'a Offer> {
-    let others = options.len() as f64;
+/// The best option of one request in so many rows at most, while the others do not draft.
+fn best_alone<'a>(
+    (own, width): (usize, usize),
+    options: &'a [Vec<Offer>],
+    costs: &Costs,
+    limits: StepLimits,
+) -> Option<&'a Offer> {
+    let others = options.len() - 1;
     let rate = |option: &Offer| {
-        let of = |drafts| {
-            let pick = Pick {
-                arm: option.arm,
-                drafts,
-            };
-            let tokens = options.len() - 1 + Pick::tokens(Some(pick));
-            let seconds = costs.step.at(tokens) + costs.drafting(option.arm.source, drafts, 1);
-            (others + accepted(&option.rates, drafts)) / seconds
+        let fits = |drafts: &usize| {
+            let rows = option.arm.width;
+            others + rows * (drafts + 1) <= limits.tokens && others + rows <= limits.rows
         };
-        (1..=option.rates.len()).map(of).fold(0.0, f64::max)
+        let of = |drafts| {
+            let seconds = costs.step.at_mean(others as f64 + option.tokens(drafts))
+                + costs.drafting(option.arm.source, drafts, 1);
+            (options.len() as f64 + option.accepted(drafts)) / seconds
+        };
+        let drafts = (1..=option.rates.len()).filter(fits);
+        drafts.map(of).fold(0.0, f64::max)
     };
     let mut best: Option<(&Offer, f64)> = None;
-    for option in options.get(own)? {
+    let narrow = |option: &&Offer| option.arm.width <= width;
+    for option in options.get(own)?.iter().filter(narrow) {
         let rate = rate(option);
         // Of equals the first: sources come in their order of preference.
         if best.is_none_or(|(_, least)| rate > least) {

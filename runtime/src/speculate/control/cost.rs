@@ -10,8 +10,9 @@ const WARM_UP: u32 = 1;
 const KNOWN: usize = 3;
 /// Measurements whose median is taken.
 const WINDOW: usize = 5;
-/// Weight of a new median.
+/// Weight of a new median, and of one that is below the estimate.
 const WEIGHT: f64 = 0.2;
+const SHORTER: f64 = 0.5;
 /// How far one median moves an estimate at most, as a factor.
 const LEAP: f64 = 2.0;
 /// What one more token per request is taken to cost, as a part of the cheapest step known, where nothing else is known. It
@@ -105,6 +106,16 @@ impl CostTable {
             .get(&(shape.requests, context_class(shape.context)));
         let cell = curve.and_then(|curve| curve.cells.get(&shape.tokens));
         cell.is_some_and(|cell| cell.is_known() && cell.count >= times)
+    }
+
+    /// Whether the very shape is known from another process alone.
+    pub(crate) fn is_from_elsewhere(&self, shape: StepShape) -> bool {
+        let key = (shape.requests, context_class(shape.context));
+        let cell = self
+            .steps
+            .get(&key)
+            .and_then(|curve| curve.cells.get(&shape.tokens));
+        cell.is_some_and(|cell| cell.from_elsewhere)
     }
 
     /// Seconds of drafting for so many requests by drafts of each; 0 for none, never less for more. `None` while the source
@@ -224,9 +235,13 @@ pub(crate) struct Line {
 impl Line {
     /// Seconds for a count.
     pub(crate) fn at(&self, at: usize) -> f64 {
+        self.at_mean(at as f64)
+    }
+
+    /// Seconds for a count that is a mean.
+    pub(crate) fn at_mean(&self, at: f64) -> f64 {
         let first = self.points.first().copied().unwrap_or_default();
         let last = self.points.last().copied().unwrap_or_default();
-        let at = at as f64;
         if at < first.0 {
             return (first.1 - self.unknown * (first.0 - at)).max(first.1 / 2.0);
         }
@@ -276,6 +291,8 @@ struct Cell {
     estimate: f64,
     count: u32,
     recent: Vec<f64>,
+    /// Whether the estimate is that of another process, until enough is measured here.
+    from_elsewhere: bool,
 }
 
 impl Cell {
@@ -296,11 +313,19 @@ impl Cell {
             .copied()
             .unwrap_or(seconds);
         let fresh = self.count <= WARM_UP + u32::try_from(WINDOW).unwrap_or(u32::MAX);
-        if fresh {
+        let settles = self.from_elsewhere && self.recent.len() >= KNOWN;
+        if settles || fresh && !self.from_elsewhere {
             self.estimate = median;
+            self.from_elsewhere = false;
         } else if self.recent.len() >= KNOWN {
             let bounded = median.clamp(self.estimate / LEAP, self.estimate * LEAP);
-            self.estimate += WEIGHT * (bounded - self.estimate);
+            // What disturbs a measurement makes it longer, so shorter ones are believed sooner.
+            let weight = if bounded < self.estimate {
+                SHORTER
+            } else {
+                WEIGHT
+            };
+            self.estimate += weight * (bounded - self.estimate);
         }
     }
 
@@ -402,12 +427,13 @@ fn place<K: Ord>(curves: &mut BTreeMap<K, Curve>, key: K, at: usize, (seconds, c
     }
     let curve = curves.entry(key).or_default();
     if curve.cells.len() < MOST_CELLS {
-        // As well known as a cell that was just filled: new measurements soon outweigh it.
+        // As well known as a cell that was just filled.
         let settled = WARM_UP + u32::try_from(WINDOW).unwrap_or(u32::MAX);
         let cell = Cell {
             estimate: seconds,
             count: count.clamp(WARM_UP, settled),
             recent: Vec::new(),
+            from_elsewhere: true,
         };
         curve.cells.insert(at, cell);
     }

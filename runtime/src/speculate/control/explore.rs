@@ -1,7 +1,7 @@
 //! What is tried out: what is not measured is not known, and what was not worth it can become so.
 
 use super::Controller;
-use super::choice::{Choice, Decoding, Why};
+use super::choice::{Available, Choice, Decoding, Why};
 use super::choose::{Costs, HYSTERESIS, Offer, Pick, goodput};
 use super::cost::StepShape;
 use super::idle::Turn;
@@ -18,6 +18,12 @@ const PLAIN_LAST: usize = 256;
 /// Measurements after which a shape is not explored further.
 const MEASURED: u32 = 4;
 
+/// Chains that are fastest of which one has a length whose cost is measured again: where it is known from another process,
+/// and where it is known from this one. Lengths in turn.
+const AGAIN: usize = 6;
+const SELDOM: usize = 24;
+const LENGTHS: [usize; 8] = [3, 2, 4, 7, 1, 5, 3, 6];
+
 /// How far exploring has come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Explored {
@@ -31,6 +37,9 @@ pub(super) struct Explored {
     plain_wait: usize,
     /// Turns taken.
     turns: usize,
+    /// Chains since a cost was measured again, and how often one was.
+    chains: usize,
+    again: usize,
 }
 
 impl Default for Explored {
@@ -41,6 +50,8 @@ impl Default for Explored {
             since_plain: 0,
             plain_wait: PLAIN_FIRST,
             turns: 0,
+            chains: 0,
+            again: 0,
         }
     }
 }
@@ -95,6 +106,7 @@ impl Controller {
         if drafting && self.explored.may() {
             self.probe(planned, &mut choices);
         }
+        self.measure_again(planned, &mut choices);
         choices
     }
 
@@ -120,9 +132,12 @@ impl Controller {
                     Choice::of(*pick, Why::Fastest)
                 }
                 None if spare == 0 => Choice::plain(Why::NotWorth),
-                None => self.trial(decoding, offers),
+                None => match unproven(decoding, offers) {
+                    Some(pick) => Choice::of(pick, Why::Proof),
+                    None => self.trial(decoding, offers),
+                },
             };
-            spare -= usize::from(choice.why == Why::Trial);
+            spare -= usize::from(matches!(choice.why, Why::Trial | Why::Proof));
             choices.push(choice);
         }
         choices
@@ -161,6 +176,39 @@ impl Controller {
             },
             Why::Trial,
         )
+    }
+
+    /// Every so many chains one has another length, so that costs of lengths that are seldom chosen do not grow old: a cost
+    /// that was once measured too high, perhaps by another process, would keep them from being chosen again.
+    fn measure_again(&mut self, planned: Planned<'_>, choices: &mut [Choice]) {
+        let chain = |choice: &Choice| choice.why == Why::Fastest && choice.width == 1;
+        let Some(own) = choices.iter().position(chain) else {
+            return;
+        };
+        self.explored.chains += 1;
+        let length = LENGTHS.get(self.explored.again % LENGTHS.len());
+        let pick = choices.get(own).and_then(Choice::pick);
+        let offers = planned.offers.get(own);
+        let (Some(length), Some(pick), Some(offers)) = (length, pick, offers) else {
+            return;
+        };
+        let offer = offers.iter().find(|offer| offer.arm == pick.arm);
+        let drafts = offer.map_or(0, |offer| offer.rates.len()).min(*length);
+        let all = choices.iter().map(|choice| Pick::tokens(choice.pick()));
+        let tokens = all.sum::<usize>() - pick.drafts + drafts;
+        let wait = if self.table.is_from_elsewhere(planned.shape(tokens)) {
+            AGAIN
+        } else {
+            SELDOM
+        };
+        if self.explored.chains < wait || drafts == 0 || tokens > self.limits.tokens {
+            return;
+        }
+        self.explored.chains = 0;
+        self.explored.again = self.explored.again.wrapping_add(1);
+        if let Some(choice) = choices.get_mut(own) {
+            *choice = Choice::of(Pick { drafts, ..pick }, Why::CostProbe);
+        }
     }
 
     /// Tries something else in the first request that drafts: another number of drafts, or another source or width.
@@ -220,6 +268,17 @@ impl Controller {
         // What is measured bounds what costs more and what costs less, so the middle one says most.
         could.get(could.len() / 2).copied()
     }
+}
+
+/// A draft of a source of which nobody knows whether it is any good.
+fn unproven(decoding: &Decoding, offers: &[Offer]) -> Option<Pick> {
+    let is_unproven = |offer: &&Offer| {
+        let of_offer = |source: &&Available| source.source == offer.arm.source;
+        let source = decoding.sources.iter().find(of_offer);
+        offer.arm.width == 1 && source.is_some_and(|source| source.unproven)
+    };
+    let arm = offers.iter().find(is_unproven)?.arm;
+    Some(Pick { arm, drafts: 1 })
 }
 
 /// Another source or width for a request: how good it is now is not known while it is not used.

@@ -36,6 +36,17 @@ pub(super) enum Turn {
     Go(usize),
 }
 
+/// What came of one round of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It was to decode without drafts.
+    Plain,
+    /// Drafts were asked for, and there were none: a trial says no more.
+    Nothing,
+    /// So many drafts were accepted.
+    Accepted(usize),
+}
+
 impl Idle {
     /// It drafts because that pays.
     pub(super) fn drafts(&mut self) {
@@ -65,12 +76,19 @@ impl Idle {
         (self.tokens, self.failed, self.count) = (0, request.failed, request.count);
     }
 
-    /// A round gave one token and so many accepted drafts.
-    pub(super) fn observe(&mut self, drafted: bool, accepted: usize) {
-        if !drafted {
-            self.tokens = self.tokens.saturating_add(1);
-            return;
-        }
+    /// What came of a round, beside its one token.
+    pub(super) fn observe(&mut self, outcome: Outcome) {
+        let accepted = match outcome {
+            Outcome::Plain => {
+                self.tokens = self.tokens.saturating_add(1);
+                return;
+            }
+            Outcome::Nothing => {
+                self.trial = None;
+                return;
+            }
+            Outcome::Accepted(accepted) => accepted,
+        };
         self.accepted = self.accepted.saturating_add(accepted);
         let counted = |(rounds, right)| (rounds + 1, right + usize::from(accepted > 0));
         let goes_on = |(rounds, right): &(usize, usize)| {

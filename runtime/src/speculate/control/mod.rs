@@ -15,14 +15,16 @@ mod store;
 mod tests;
 mod undo;
 
+use super::DraftPolicy;
 use crate::ids::RequestId;
-use acceptance::{Acceptance, Arm};
-pub(crate) use choice::{Available, Choice, Decoding, Policy, Round, Source, Why};
+use acceptance::Acceptance;
+pub(crate) use acceptance::Arm;
+pub(crate) use choice::{Available, Choice, Decoding, Round, Source, Why};
 pub(crate) use choose::StepLimits;
 use choose::{Costs, Offer, Pick, goodput};
 pub(crate) use cost::{CostTable, StepShape};
 use explore::{Explored, Planned};
-use idle::Idle;
+use idle::{Idle, Outcome};
 use std::collections::{BTreeSet, HashMap};
 pub(crate) use store::{CostKey, load, save};
 use undo::Undo;
@@ -40,7 +42,7 @@ struct Known {
 /// Chooses and learns. There is no clock and no chance in it: the same calls give the same choices.
 #[derive(Debug)]
 pub(crate) struct Controller {
-    policy: Policy,
+    policy: DraftPolicy,
     limits: StepLimits,
     table: CostTable,
     acceptance: Acceptance,
@@ -63,7 +65,7 @@ struct Present {
 
 impl Controller {
     /// With the costs that are known from before.
-    pub(crate) fn new(policy: Policy, limits: StepLimits, table: CostTable) -> Self {
+    pub(crate) fn new(policy: DraftPolicy, limits: StepLimits, table: CostTable) -> Self {
         Self {
             policy,
             limits,
@@ -81,11 +83,8 @@ impl Controller {
     /// What each request of a step does, in their order. [`Controller::settle`] or [`Controller::revert`] follows.
     pub(crate) fn choose(&mut self, batch: &[Decoding]) -> Vec<Choice> {
         match self.policy {
-            Policy::Fixed(drafts) => batch
-                .iter()
-                .map(|decoding| self.fixed(decoding, drafts))
-                .collect(),
-            Policy::Adaptive => {
+            DraftPolicy::Fixed => batch.iter().map(|decoding| self.fixed(decoding)).collect(),
+            DraftPolicy::Adaptive => {
                 self.remember();
                 self.adaptive(batch)
             }
@@ -109,22 +108,26 @@ impl Controller {
             .observe_drafting(source, drafts, requests, seconds);
     }
 
-    /// Learns from what was accepted of a request's drafts, and that it decoded without.
+    /// Learns from what was accepted of a request's drafts, that there were none, or that it was to decode without.
     pub(crate) fn observe_row(&mut self, request: RequestId, round: Round<'_>) {
         self.settle();
-        if let Some(source) = round.source {
-            let arm = Arm {
-                source,
-                width: round.width.max(1),
-            };
+        if let Some(arm) = round.arm {
+            self.acceptance.asked(request, arm, round.answered);
+        }
+        if let Some(arm) = round.arm.filter(|_| round.answered) {
             let seen = (round.evaluated, round.accepted);
             self.acceptance
                 .observe(request, arm, seen, round.confidences);
         }
+        let outcome = match round.arm {
+            None => Outcome::Plain,
+            Some(_) if !round.answered => Outcome::Nothing,
+            Some(_) => Outcome::Accepted(round.accepted),
+        };
         if let Some(known) = self.requests.get_mut(&request) {
-            known.idle.observe(round.source.is_some(), round.accepted);
+            known.idle.observe(outcome);
         }
-        self.idle.observe(round.source.is_some(), round.accepted);
+        self.idle.observe(outcome);
     }
 
     /// Forgets a request that is over.
@@ -164,7 +167,7 @@ impl Controller {
         let Some(present) = self
             .present
             .as_ref()
-            .filter(|_| self.policy == Policy::Adaptive)
+            .filter(|_| self.policy == DraftPolicy::Adaptive)
         else {
             return true;
         };
@@ -179,20 +182,17 @@ impl Controller {
         f64::from(survival) > present.goodput * (verified + drafted)
     }
 
-    fn fixed(&self, decoding: &Decoding, drafts: usize) -> Choice {
+    fn fixed(&self, decoding: &Decoding) -> Choice {
         if decoding.room == 0 {
             return Choice::plain(Why::NoRoom);
         }
-        if drafts == 0 {
+        if self.limits.drafts == 0 {
             return Choice::plain(Why::Fixed);
         }
         let source = self.usable(decoding).next();
         source.map_or(Choice::plain(Why::NoDrafts), |source| Choice {
             source: Some(source.source),
-            drafts: drafts
-                .min(source.drafts)
-                .min(decoding.room)
-                .min(self.limits.drafts),
+            drafts: source.drafts.min(decoding.room).min(self.limits.drafts),
             width: source.width.clamp(1, self.limits.width.max(1)),
             why: Why::Fixed,
         })
@@ -240,14 +240,22 @@ impl Controller {
     fn offers(&self, decoding: &Decoding) -> Vec<Offer> {
         let of_source = |available: &Available| {
             let drafts = available.drafts.min(decoding.room).min(self.limits.drafts);
-            let widths = 1..=available.width.clamp(1, self.limits.width.max(1));
+            let widest = available.width.clamp(1, self.limits.width.max(1));
+            // A few widths: each has to be learnt by itself.
+            let widths =
+                (1..=widest).filter(move |width| width.is_power_of_two() || *width == widest);
             let (source, confidence) = (available.source, available.confidence);
             widths.map(move |width| {
                 let arm = Arm { source, width };
                 let rates = self
                     .acceptance
                     .rates(decoding.request, arm, drafts, confidence);
-                Offer { arm, rates }
+                let answers = self.acceptance.answers(decoding.request, arm);
+                Offer {
+                    arm,
+                    rates,
+                    answers,
+                }
             })
         };
         let offers = self.usable(decoding).copied().collect::<Vec<_>>();

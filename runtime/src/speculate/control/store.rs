@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Raised when what a file holds changes its meaning.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Whose costs they are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +18,8 @@ pub(crate) struct CostKey {
     pub(crate) model: String,
     /// Which machine: processor, cores, and what the engine was told to use of them.
     pub(crate) machine: String,
+    /// Which programs: versions, and how they were built.
+    pub(crate) software: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -31,7 +33,7 @@ struct Saved {
 impl CostKey {
     /// The file of this key in a folder.
     pub(crate) fn file(&self, folder: &Path) -> PathBuf {
-        let parts = [&self.model, &self.machine];
+        let parts = [&self.model, &self.machine, &self.software];
         let mut hash = Sha256::new();
         for part in parts {
             hash.update(part.len().to_le_bytes());
@@ -59,7 +61,7 @@ pub(crate) fn load(folder: &Path, key: &CostKey) -> Option<CostTable> {
             None
         }
         Ok(saved) if saved.key != *key => {
-            ignored(&path, "key: of another model or machine");
+            ignored(&path, "key: of another model, machine or version");
             None
         }
         Ok(saved) => Some(saved.costs),
@@ -110,6 +112,7 @@ mod tests {
         CostKey {
             model: "m".to_owned(),
             machine: machine.to_owned(),
+            software: "s".to_owned(),
         }
     }
 
@@ -135,6 +138,11 @@ mod tests {
         let line = load(&folder, &key("a")).unwrap().steps(1, 1).unwrap();
         assert!((line.at(1) - 0.25).abs() < 1e-12);
         assert_eq!(load(&folder, &key("b")), None);
+        let newer = CostKey {
+            software: "t".to_owned(),
+            ..key("a")
+        };
+        assert_eq!(load(&folder, &newer), None);
         assert_eq!(
             std::fs::read_dir(&folder).unwrap().count(),
             1,
@@ -152,8 +160,9 @@ mod tests {
         let path = key("a").file(folder.path());
         let text = std::fs::read_to_string(&path).unwrap();
         let cut = &text[..text.len() / 2];
-        let odd = text.replace("\"version\":1", "\"version\":2");
-        let more = text.replace("\"version\":1", "\"version\":1,\"other\":1");
+        let odd = text.replace("\"version\":2", "\"version\":1");
+        let more = text.replace("\"version\":2", "\"version\":2,\"other\":1");
+        assert!(odd != text && more != text);
         for damaged in [cut, &odd, &more, "", "[]", "\u{0}"] {
             std::fs::write(&path, damaged).unwrap();
             assert_eq!(load(folder.path(), &key("a")), None, "{damaged}");

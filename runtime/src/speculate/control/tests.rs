@@ -1,3 +1,6 @@
+mod limits;
+mod replay;
+
 use super::*;
 use crate::speculate::verify::distribution::random;
 use std::collections::BTreeMap;
@@ -12,6 +15,9 @@ const LIMITS: StepLimits = StepLimits {
 /// Chance that a draft is right: of the request, at the position, after so many tokens of the request.
 type Right = fn(u64, Source, usize, usize) -> f64;
 
+/// Whether a source has drafts when it is asked, after so many tokens.
+type Answers = fn(usize) -> bool;
+
 /// What is true in a simulation, and what the controller learns by and by.
 struct World {
     /// Seconds of a step by requests and tokens.
@@ -19,6 +25,7 @@ struct World {
     /// Seconds of drafting by drafts.
     draft: fn(Source, usize) -> f64,
     right: Right,
+    answers: Answers,
     /// How much a measurement is off, as a part of it.
     noise: f64,
 }
@@ -27,6 +34,8 @@ struct Simulation {
     world: World,
     controller: Controller,
     sources: Vec<Available>,
+    /// Whether rows beside the first are as wrong as it is.
+    wrong_everywhere: bool,
     random: u64,
     /// By request.
     tokens: Vec<usize>,
@@ -40,6 +49,7 @@ fn head(drafts: usize) -> Available {
         drafts,
         width: 1,
         confidence: None,
+        unproven: false,
     }
 }
 
@@ -47,8 +57,9 @@ impl Simulation {
     fn new(world: World, requests: usize) -> Self {
         Self {
             world,
-            controller: Controller::new(Policy::Adaptive, LIMITS, CostTable::default()),
+            controller: Controller::new(DraftPolicy::Adaptive, LIMITS, CostTable::default()),
             sources: vec![head(7)],
+            wrong_everywhere: false,
             random: 1,
             tokens: vec![0; requests],
             seconds: 0.0,
@@ -78,10 +89,10 @@ impl Simulation {
         let choices = self.controller.choose(&batch);
         let requests = batch.len();
         self.draft(&choices);
-        let tokens: usize = choices
-            .iter()
-            .map(|choice| Pick::tokens(choice.pick()))
-            .sum();
+        let answers = |own: usize| (self.world.answers)(self.tokens[own]);
+        let run =
+            |(own, choice): (usize, &Choice)| Pick::tokens(choice.pick().filter(|_| answers(own)));
+        let tokens: usize = choices.iter().enumerate().map(run).sum();
         assert!(tokens <= LIMITS.tokens.max(requests));
         let seconds = (self.world.step)(requests, tokens);
         self.seconds += seconds;
@@ -116,11 +127,13 @@ impl Simulation {
 
     fn accept(&mut self, own: usize, choice: &Choice) {
         let id = u64::try_from(own).unwrap();
+        let answered = (self.world.answers)(self.tokens[own]);
+        let drafts = if answered { choice.drafts } else { 0 };
         let mut accepted = 0;
-        while accepted < choice.drafts {
+        while accepted < drafts {
             let source = choice.source.unwrap();
             let mut right = (self.world.right)(id, source, accepted, self.tokens[own]);
-            if choice.width > 1 && accepted == 0 {
+            if choice.width > 1 && accepted == 0 && !self.wrong_everywhere {
                 right += (1.0 - right) * 0.5;
             }
             if self.chance() >= right {
@@ -130,9 +143,9 @@ impl Simulation {
         }
         self.tokens[own] += 1 + accepted;
         let round = Round {
-            source: choice.source,
-            width: choice.width,
-            evaluated: (accepted + 1).min(choice.drafts),
+            arm: choice.arm(),
+            answered: answered && drafts > 0,
+            evaluated: (accepted + 1).min(drafts),
             accepted,
             confidences: &[],
         };
@@ -154,7 +167,8 @@ impl Simulation {
     /// Tokens per second where every request always takes so many drafts, for long.
     fn fixed(world: World, requests: usize, drafts: usize) -> f64 {
         let mut other = Self::new(world, requests);
-        other.controller.policy = Policy::Fixed(drafts);
+        other.controller.policy = DraftPolicy::Fixed;
+        other.controller.limits.drafts = drafts;
         other.run(4000).rate()
     }
 
@@ -214,6 +228,7 @@ fn world(step: fn(usize, usize) -> f64, right: Right) -> World {
         step,
         draft: pass,
         right,
+        answers: |_| true,
         noise: 0.1,
     }
 }
@@ -447,7 +462,8 @@ fn more_rows_are_taken_where_they_are_nearly_free() {
 #[test]
 fn a_fixed_policy_is_fixed() {
     let mut run = Simulation::new(world(cheap, |_, _, _, _| 0.0), 2);
-    run.controller.policy = Policy::Fixed(3);
+    run.controller.policy = DraftPolicy::Fixed;
+    run.controller.limits.drafts = 3;
     run.run(100);
     assert_eq!(run.drafts(100), BTreeMap::from([(3, 200)]));
     assert!(run.controller.worth_another(Source::Head, 0.0, 5));
@@ -531,9 +547,12 @@ fn short_requests_find_a_drafter_that_became_right() {
 fn exploring_costs_little() {
     let mut run = Simulation::new(world(cheap, |_, _, _, _| 0.9), 1);
     run.run(5000);
-    let odd = |choice: &&Choice| !matches!(choice.why, Why::Fastest);
+    let odd = |choice: &&Choice| !matches!(choice.why, Why::Fastest | Why::CostProbe);
     let explored = run.choices.iter().flatten().filter(odd).count();
     assert!(explored < 100 && explored > 20, "{explored}");
+    let again = |choice: &&Choice| choice.why == Why::CostProbe;
+    let again = run.choices.iter().flatten().filter(again).count();
+    assert!(again > 150 && again < 5000 / 20, "{again}");
     // What was measured is there to be kept.
     let plain = run.controller.costs().steps(1, 100).unwrap();
     assert!((plain.at(1) - cheap(1, 1)).abs() < 0.05);
@@ -576,8 +595,11 @@ fn a_confidence_is_worth_what_it_turned_out_to_be() {
     let mut run = Simulation::new(world(cheap, |_, _, _, _| 0.5), 1);
     for _ in 0..60 {
         let round = |accepted, confidences| Round {
-            source: Some(Source::Head),
-            width: 1,
+            arm: Some(Arm {
+                source: Source::Head,
+                width: 1,
+            }),
+            answered: true,
             evaluated: 1,
             accepted,
             confidences,

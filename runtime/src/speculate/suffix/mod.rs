@@ -4,7 +4,7 @@ mod automaton;
 #[cfg(test)]
 mod tests;
 
-use super::growth::Growth;
+use super::growth::{Growth, TreeLimits};
 use super::tree::DraftTree;
 use automaton::{Automaton, Place};
 
@@ -21,8 +21,6 @@ const MOST_TOKENS: usize = 1 << 18;
 const MOST_CONTINUATIONS: usize = 64;
 /// How many ever shorter endings are asked for continuations.
 const ENDINGS: usize = 3;
-/// Continuations of one node of a tree.
-const WIDTH: usize = 4;
 
 /// All endings of the prefixes of a text, and where each occurred last: a suffix automaton.
 ///
@@ -138,32 +136,23 @@ impl Suffixes {
         drafts
     }
 
-    /// A tree of up to `nodes` drafts, none deeper than `depth`: the likeliest continuations by how often each followed
+    /// A tree within limits: the likeliest continuations by how often each followed
     /// the longest endings. Of equally frequent ones, the latest comes first.
-    pub(crate) fn propose_tree(&self, fresh: &[u32], depth: usize, nodes: usize) -> DraftTree {
-        self.grow(
-            self.automaton.follow(self.automaton.end(), fresh),
-            depth,
-            nodes,
-        )
+    pub(crate) fn propose_tree(&self, fresh: &[u32], limits: TreeLimits) -> DraftTree {
+        self.grow(self.automaton.follow(self.automaton.end(), fresh), limits)
     }
 
     /// The same for tokens that are not those added.
-    pub(crate) fn tree_from_nothing(
-        &self,
-        tokens: &[u32],
-        depth: usize,
-        nodes: usize,
-    ) -> DraftTree {
+    pub(crate) fn tree_from_nothing(&self, tokens: &[u32], limits: TreeLimits) -> DraftTree {
         let tail = tokens.get(tokens.len().saturating_sub(LONGEST)..);
         let place = self
             .automaton
             .follow(Place::default(), tail.unwrap_or_default());
-        self.grow(place, depth, nodes)
+        self.grow(place, limits)
     }
 
-    fn grow(&self, root: Place, depth: usize, nodes: usize) -> DraftTree {
-        let mut growth = Growth::new(nodes, depth, WIDTH);
+    fn grow(&self, root: Place, limits: TreeLimits) -> DraftTree {
+        let mut growth = Growth::new(limits);
         growth.offer(None, &self.candidates(root));
         while let Some(node) = growth.to_expand(1).first() {
             let place = self.automaton.follow(root, &growth.path(node.index));

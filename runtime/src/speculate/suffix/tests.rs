@@ -109,19 +109,20 @@ proptest! {
     #[test]
     fn a_tree_starts_with_what_followed_most_often(
         text in texts(), fresh in proptest::collection::vec(0_u32..4, 0..8),
-        depth in 0_usize..6, nodes in 0_usize..12,
+        depth in 0_usize..6, nodes in 0_usize..12, rows in 0_usize..6,
     ) {
         let suffixes = suffixes(&text);
-        let tree = suffixes.propose_tree(&fresh, depth, nodes);
-        prop_assert!(tree.len() <= nodes);
+        let limits = TreeLimits { nodes, depth, rows };
+        let tree = suffixes.propose_tree(&fresh, limits);
+        prop_assert!(tree.len() <= nodes && crate::speculate::Rows::of(&tree).len() <= rows.max(1));
         prop_assert!(crate::speculate::tree::tests::paths(&tree).iter().all(|path| path.len() <= depth));
         let all = [&text[..], &fresh].concat();
-        prop_assert_eq!(&tree, &suffixes.tree_from_nothing(&all, depth, nodes));
+        prop_assert_eq!(&tree, &suffixes.tree_from_nothing(&all, limits));
         let Some((length, _)) = naive_find(&text, &fresh) else {
             prop_assert!(tree.is_empty());
             return Ok(());
         };
-        if depth > 0 && nodes > 0 {
+        if depth > 0 && nodes > 0 && rows > 0 {
             let next = naive_continuations(&text, &all[all.len() - length..]);
             let best = next.into_iter().max_by_key(|(_, count, latest)| (*count, *latest));
             prop_assert_eq!(tree.nodes().next().unwrap().1, best.unwrap().0);
@@ -153,7 +154,14 @@ fn the_longest_then_the_latest_match_wins() {
 #[test]
 fn runners_up_are_in_the_tree() {
     let text = [1, 2, 7, 5, 1, 2, 7, 6, 1, 2, 8, 1, 2];
-    let tree = suffixes(&text).propose_tree(&[], 1, 4);
+    let tree = suffixes(&text).propose_tree(
+        &[],
+        TreeLimits {
+            nodes: 4,
+            depth: 1,
+            rows: 4,
+        },
+    );
     assert_eq!(tree.nodes().collect::<Vec<_>>(), [(None, 7), (None, 8)]);
 }
 

@@ -24,7 +24,8 @@ pub(crate) fn model() -> &'static Path {
     PATH.get_or_init(|| folder.path().join("model"))
 }
 
-fn workspace() -> &'static Path {
+/// The workspace.
+pub(crate) fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
         .nth(2)
