@@ -72,10 +72,7 @@ fn what_drafts_run_into_fails_no_sooner_than_decoding() {
         let of = |known| run(Law::Until(good), text[end], known);
         let (drafted, plain) = (of(Some(&text[..])), of(None));
         assert_eq!(drafted.tokens, plain.tokens, "{good}");
-        assert_eq!(
-            (drafted.text, drafted.reason.clone()),
-            (plain.text, plain.reason)
-        );
+        assert_eq!((drafted.text, drafted.reason), (plain.text, plain.reason));
         failed += usize::from(drafted.reason == Some(FinishReason::Failed));
         if drafted.reason == Some(FinishReason::Eos) {
             assert_eq!(drafted.tokens, text[..=end]);
