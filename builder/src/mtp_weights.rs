@@ -58,6 +58,7 @@ impl FromStr for MtpWeights {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::{BuildOptions, Dtype, Target};
 
     #[test]
     fn text_round_trips_and_everything_else_is_refused() {
@@ -70,6 +71,38 @@ mod tests {
                 error.contains("--mtp-weights") && error.contains("int8 or same"),
                 "{error}"
             );
+        }
+    }
+
+    #[test]
+    fn a_head_in_8_bits_is_for_float32_on_the_cpu() {
+        for dtype in [None, Some(Dtype::F16), Some(Dtype::Bf16)] {
+            let mut options = BuildOptions {
+                target: Target::Cuda,
+                dtype,
+                ..BuildOptions::default()
+            };
+            assert_eq!(options.effective_mtp_weights(), MtpWeights::Same);
+            options.mtp_weights = Some(MtpWeights::Same);
+            assert_eq!(options.validate(), Ok(()));
+            options.mtp_weights = Some(MtpWeights::Int8);
+            let message = options.validate().unwrap_err().to_string();
+            let dtype = options.effective_dtype();
+            let named =
+                format!("--mtp-weights int8 cannot be built for --target cuda --dtype {dtype}");
+            assert!(
+                message.contains(&named) && message.contains("use same"),
+                "{message}"
+            );
+        }
+        for chosen in [None, Some(MtpWeights::Int8), Some(MtpWeights::Same)] {
+            let options = BuildOptions {
+                mtp_weights: chosen,
+                ..BuildOptions::default()
+            };
+            assert_eq!(options.validate(), Ok(()));
+            let effective = options.effective_mtp_weights();
+            assert_eq!(effective, chosen.unwrap_or(MtpWeights::Int8));
         }
     }
 }

@@ -427,32 +427,6 @@ mod tests {
     }
 
     #[test]
-    fn a_head_in_8_bits_is_for_float32_on_the_cpu() {
-        for dtype in ["-", "f16", "bf16"] {
-            let mut options = options(["cuda", dtype, "none", "pawl"]);
-            assert_eq!(options.effective_mtp_weights(), MtpWeights::Same);
-            options.mtp_weights = Some(MtpWeights::Same);
-            assert_eq!(options.validate(), Ok(()));
-            options.mtp_weights = Some(MtpWeights::Int8);
-            let message = options.validate().unwrap_err().to_string();
-            let dtype = options.effective_dtype();
-            let named =
-                format!("--mtp-weights int8 cannot be built for --target cuda --dtype {dtype}");
-            assert!(
-                message.contains(&named) && message.contains("use same"),
-                "{message}"
-            );
-        }
-        for chosen in [None, Some(MtpWeights::Int8), Some(MtpWeights::Same)] {
-            let mut options = options(["cpu", "-", "none", "pawl"]);
-            options.mtp_weights = chosen;
-            assert_eq!(options.validate(), Ok(()));
-            let effective = options.effective_mtp_weights();
-            assert_eq!(effective, chosen.unwrap_or(MtpWeights::Int8));
-        }
-    }
-
-    #[test]
     fn text_round_trips_and_everything_else_is_refused() {
         for text in ["none", "state:1", "state:8", "update:3"] {
             assert_eq!(text.parse::<CheckpointOption>().unwrap().to_string(), text);

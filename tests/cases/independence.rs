@@ -175,8 +175,13 @@ fn shipped_checkpoint() {
 /// Evaluations of one sequence are equal bit for bit, alone and beside others, and for every number of threads.
 #[test]
 fn logits_are_equal_bit_for_bit() {
+    for export in [Export::of, Export::exact] {
+        check_bits(&export("qwen3_5-odd", CheckpointOption::State(4)));
+    }
+}
+
+fn check_bits(export: &Export) {
     let goldens = golden::load("qwen3_5-odd");
-    let export = Export::of("qwen3_5-odd", CheckpointOption::State(4));
     let sequences: Vec<&[u32]> = goldens.iter().map(|g| g.ids.as_slice()).collect();
     let mut one = export.load(&LoadOptions::default().threads(1));
     let mut two = export.load(&LoadOptions::default().threads(2));

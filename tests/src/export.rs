@@ -1,7 +1,7 @@
 //! Exports of fixtures into temporary folders.
 
 use pawl::{LoadOptions, Model};
-use pawl_builder::{BuildOptions, BuildRequest, CheckpointOption};
+use pawl_builder::{BuildOptions, BuildRequest, CheckpointOption, MtpWeights};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -22,6 +22,19 @@ impl Export {
     pub fn of(name: &str, checkpoints: CheckpointOption) -> Self {
         Self::with(&crate::checkpoint(name), |options| {
             options.checkpoints = checkpoints
+        })
+    }
+
+    /// Exports a fixture for the CPU, with a head as exact as the model.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be exported.
+    #[must_use]
+    pub fn exact(name: &str, checkpoints: CheckpointOption) -> Self {
+        Self::with(&crate::checkpoint(name), |options| {
+            options.checkpoints = checkpoints;
+            options.mtp_weights = Some(MtpWeights::Same);
         })
     }
 

@@ -4,7 +4,7 @@ use super::{engine_of, off, request};
 use pawl::{
     DraftPolicy, EngineOptions, SamplingParams, Source, SourceStats, Speculation, SpeculationStats,
 };
-use pawl_builder::{CheckpointOption, HeadHidden, HeadOrder, MtpWiring};
+use pawl_builder::{CheckpointOption, HeadHidden, HeadOrder, MtpWeights, MtpWiring};
 use pawl_tests::checkpoint;
 use pawl_tests::export::Export;
 use pawl_tests::golden;
@@ -89,4 +89,37 @@ fn the_right_wiring_agrees_most_and_the_wrong_order_is_given_up() {
     };
     assert!(*right > 0.5 && before - right < 0.02, "{rates:?}");
     assert!(hidden_first.max(*both) < 0.05, "{rates:?}");
+}
+
+/// What 8 bits cost: a head of them is right about as often, and never says anything else in the text.
+#[test]
+fn a_head_in_8_bits_is_right_as_often() {
+    let prompts: Vec<Vec<u32>> = golden::load("tiny-python")
+        .into_iter()
+        .map(|golden| golden.ids)
+        .collect();
+    let options = EngineOptions::default()
+        .draft_policy(DraftPolicy::Fixed)
+        .speculation(Speculation::Mtp)
+        .max_drafts(3);
+    let greedy = SamplingParams::greedy();
+    let [exact, int8] = [MtpWeights::Same, MtpWeights::Int8].map(|weights| {
+        let export = Export::with(&checkpoint("tiny-python"), |options| {
+            options.checkpoints = CheckpointOption::Update(8);
+            options.mtp_weights = Some(weights);
+        });
+        let engine = engine_of(&export, 4, &options);
+        let ask = prompts.iter().map(|ids| request(ids, &greedy, NEW_TOKENS));
+        let found = engine.generate_all(ask).unwrap();
+        let tokens: Vec<_> = found.into_iter().map(|found| found.tokens).collect();
+        let (_, proposed, accepted) = of_head(&engine.speculation_stats());
+        println!("{weights}: {accepted} of {proposed}");
+        (tokens, accepted as f64 / proposed as f64)
+    });
+    assert_eq!(exact.0, int8.0);
+    assert!(
+        exact.1 > 0.5 && int8.1 > exact.1 - 0.02,
+        "{:?}",
+        (exact.1, int8.1)
+    );
 }
