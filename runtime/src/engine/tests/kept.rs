@@ -3,6 +3,7 @@
 
 use super::stand_in::{Bench, Law, VOCAB};
 use crate::engine::copies::CopyCommand;
+use crate::engine::kept::KeptState;
 use crate::engine::{EngineOptions, Kept, KeptError};
 use crate::ids::RequestId;
 use crate::request::{Event, Request, Reuse};
@@ -381,5 +382,22 @@ fn scripts_see_everything() {
     let reuse = reuse.map(Reuse::as_str);
     for what in expected.iter().chain(&reuse) {
         assert!(seen.contains(what), "{what} was not seen: {seen:?}");
+    }
+}
+
+/// A state that has seen the whole prompt leaves nothing to run: it is not continued, and the request says so.
+#[test]
+fn a_state_of_the_whole_prompt_is_not_continued() {
+    let bench = Bench::new(Form::Update(4), &EngineOptions::default());
+    let client = Arc::clone(&bench.client);
+    let (_state, kept) = KeptState::new(client.fresh(), [1, 2, 3], Arc::clone(&client));
+    for (prompt, expected) in [
+        (&[1, 2, 3, 4][..], (true, Reuse::NotStarted)),
+        (&[1, 2, 3], (false, Reuse::NothingLeft)),
+        (&[1, 2], (false, Reuse::Diverged)),
+    ] {
+        let request = Request::from_ids(prompt.to_vec()).continue_from(kept.clone());
+        let prepared = request.prepare(&client.limits, 0, client.id).unwrap();
+        assert_eq!((prepared.continues.is_some(), prepared.reuse), expected);
     }
 }

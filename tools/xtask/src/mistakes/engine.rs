@@ -112,7 +112,7 @@ pub(super) const ACCEPTANCE: &[Mistake] = &[
         text: "            Some([]) => (None, Reuse::NothingLeft),
 ",
         replacement: "",
-        test: case("kept", "what_cannot_be_continued_is_computed_and_told"),
+        test: unit("engine::tests::kept::a_state_of_the_whole_prompt_is_not_continued"),
     },
     Mistake {
         name: "unusable-state-preferred",

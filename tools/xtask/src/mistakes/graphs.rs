@@ -115,15 +115,19 @@ pub(super) const COMMITS: &[Mistake] = &[
     Mistake {
         name: "graph-writes-into-neighbours",
         file: "builder/src/commit/mod.rs",
-        text: "ops::scatter_rows(g, \"commit\", &rows.bank, &rows.write, &states)?",
-        replacement: "ops::scatter_rows(g, \"commit\", &rows.bank, &rows.batch, &states)?",
+        text: "batch: commits(g, names::BATCH_ROWS)?,
+            write: commits(g, names::WRITE_ROWS)?,",
+        replacement: "batch: commits(g, names::WRITE_ROWS)?,
+            write: commits(g, names::BATCH_ROWS)?,",
         test: case("commit_graphs", EXPORTED),
     },
     Mistake {
         name: "graph-reads-the-wrong-rows",
         file: "builder/src/commit/mod.rs",
-        text: "ops::gather_rows(g, \"before\", &rows.bank, &read)?",
-        replacement: "ops::gather_rows(g, \"before\", &rows.bank, &rows.batch)?",
+        text: "before: ops::gather_rows(g, \"before\", &rows.bank, &read)?,
+            transitions: ops::gather_rows(g, \"transitions\", &checkpoints, &rows.batch)?,",
+        replacement: "before: ops::gather_rows(g, \"before\", &rows.bank, &rows.batch)?,
+            transitions: ops::gather_rows(g, \"transitions\", &checkpoints, &read)?,",
         test: case("commit_graphs", EXPORTED),
     },
     Mistake {

@@ -2,7 +2,7 @@
 
 use super::copy::Copy;
 use super::together::{self, Function};
-use super::{Mistake, Test, all, chosen};
+use super::{Mistake, Test, chosen};
 use crate::{ChoreError, chores, setup};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -50,8 +50,14 @@ impl fmt::Display for Verdict {
 pub(crate) fn run(root: &Path, names: &[String]) -> Result<(), ChoreError> {
     let mistakes = chosen(names)?;
     let library = setup::ensure(root)?;
-    let bench = Bench::new(Copy::of(root, &chores::target_folder(root)?)?, library)?;
-    for mistake in &mistakes {
+    let copy = Copy::of(root, &chores::target_folder(root)?)?;
+    let report = make(&Bench::new(copy, library, &mistakes)?, &mistakes)?;
+    ChoreError::unless_empty("mistakes", &report.failures)
+}
+
+/// Makes each mistake; ends early where something fails without one.
+fn make(bench: &Bench, mistakes: &[&'static Mistake]) -> Result<Report, ChoreError> {
+    for mistake in mistakes {
         mistake.apply(bench.plain(mistake))?;
     }
     let mut packages: BTreeMap<&str, Vec<&'static Mistake>> = BTreeMap::new();
@@ -77,7 +83,7 @@ pub(crate) fn run(root: &Path, names: &[String]) -> Result<(), ChoreError> {
             }
         }
     }
-    ChoreError::unless_empty("mistakes", &report.failures)
+    Ok(report)
 }
 
 /// What is told of every mistake.
@@ -130,8 +136,10 @@ struct Complaint {
 }
 
 impl Bench {
-    fn new(copy: Copy, library: PathBuf) -> Result<Self, ChoreError> {
-        let texts = all().map(|mistake| Ok((mistake.file, copy.read(mistake.file)?)));
+    fn new(copy: Copy, library: PathBuf, mistakes: &[&Mistake]) -> Result<Self, ChoreError> {
+        let texts = mistakes
+            .iter()
+            .map(|mistake| Ok((mistake.file, copy.read(mistake.file)?)));
         let plain = texts.collect::<Result<_, ChoreError>>()?;
         Ok(Self {
             copy,
@@ -400,64 +408,5 @@ fn read_back(file: &mut File) -> std::io::Result<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_an_assertion_catches() {
-        let ran = |success, stdout: &str, timed_out| {
-            let (stdout, stderr) = (stdout.to_owned(), "SIGABRT".to_owned());
-            let ran = Finished {
-                success,
-                stdout,
-                stderr,
-                timed_out,
-            };
-            verdict("a::b", &ran)
-        };
-        let failed = "test a::b ... FAILED\nthread 'a::b' (7) panicked at x.rs:1:1:\nleft, right\n";
-        let caught = Verdict::Caught("left, right".to_owned());
-        assert_eq!(ran(false, failed, false), caught);
-        assert_eq!(ran(true, "test a::b ... ok\n", false), Verdict::Survived);
-        for (success, text, timed_out) in [
-            (false, "running 1 test", false),
-            (true, "running 0 tests", false),
-            (false, "", true),
-        ] {
-            let verdict = ran(success, text, timed_out);
-            assert!(
-                matches!(verdict, Verdict::NotJudged(_)),
-                "{text}: {verdict:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_binary_is_the_one_of_the_tests() {
-        let line = r#"{"target":{"name":"pawl"},"profile":{"test":true},"executable":"/t/pawl-1"}"#;
-        let found = ("pawl".to_owned(), PathBuf::from("/t/pawl-1"));
-        assert_eq!(executable(line), Some(found));
-        assert_eq!(executable(&line.replace("true", "false")), None);
-        assert_eq!(executable("Compiling pawl"), None);
-    }
-
-    #[test]
-    fn errors_of_the_compiler_name_their_places() {
-        let line = r#"{"reason":"compiler-message","message":{"level":"error","message":"no such value",
-            "spans":[{"file_name":"a/b.rs","line_start":7}]}}"#;
-        let found = complaint(line).unwrap();
-        assert_eq!(found.message, "no such value");
-        assert_eq!(found.places, [("a/b.rs".to_owned(), 7)]);
-        assert!(complaint(&line.replace("error", "warning")).is_none());
-        assert!(complaint("{}").is_none());
-    }
-
-    #[test]
-    #[cfg(unix)]
-    fn a_command_that_hangs_is_ended() {
-        let mut command = Command::new("sleep");
-        command.arg("60");
-        let ran = finish(command, Some(Duration::ZERO)).unwrap();
-        assert!(ran.timed_out && !ran.success);
-    }
-}
+#[path = "run_tests.rs"]
+mod tests;
