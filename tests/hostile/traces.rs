@@ -90,7 +90,11 @@ fn contents() -> Vec<Case> {
             "t.json",
             b"{\"version\": 1, \"model\": \"\xFF\"}",
         ),
-        text("a trace of brackets", "invalid type: sequence", nested.as_bytes()),
+        text(
+            "a trace of brackets",
+            "invalid type: sequence",
+            nested.as_bytes(),
+        ),
         text(
             "a trace of another version",
             "expected 1, found 2",

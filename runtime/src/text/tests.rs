@@ -205,10 +205,7 @@ fn a_text_that_could_become_too_long_is_refused() {
     let words = "it has 26000 bytes, and the steps of tokenizer.json can make it 1000 times longer";
     assert!(refused.to_string().contains(words), "{refused}");
     // 400 of the long token are too many, as many of a short one are not.
-    assert_eq!(
-        tokenizer.decode(&[0; 400], false).unwrap().len(),
-        400 * 16
-    );
+    assert_eq!(tokenizer.decode(&[0; 400], false).unwrap().len(), 400 * 16);
     let refused = tokenizer.decode(&[2; 400], false).unwrap_err();
     assert!(
         refused.to_string().contains("it has 1600000 bytes"),

@@ -294,7 +294,11 @@ fn longest_word(tokenizer: &tokenizers::Tokenizer) -> Result<usize, String> {
     match longest.map_or(0, String::len) {
         bytes if bytes > TOKENIZER_WORD => Err(format!(
             "a token of {bytes} bytes, at most {TOKENIZER_WORD} are taken: it begins with {:?}",
-            longest.map_or("", String::as_str).chars().take(40).collect::<String>()
+            longest
+                .map_or("", String::as_str)
+                .chars()
+                .take(40)
+                .collect::<String>()
         )),
         bytes => Ok(bytes),
     }

@@ -75,7 +75,9 @@ impl Target {
         let mut file = tempfile::Builder::new();
         file.prefix(".pawl-");
         #[cfg(unix)]
-        file.permissions(<std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
+        file.permissions(
+            <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666),
+        );
         let made = file.tempfile_in(folder);
         made.map_err(|error| CliError::file(&self.given, error))
     }
