@@ -36,7 +36,7 @@ fn work() -> Vec<Case> {
         template(
             "two macros that call each other",
             "{% macro f(n) %}{{ g(n) }}{% endmacro %}{% macro g(n) %}{{ f(n) }}{% endmacro %}{{ f(1) }}",
-            &["chat template"],
+            &["chat template", "recursion"],
         ),
         template(
             "a loop that calls itself",
@@ -46,17 +46,17 @@ fn work() -> Vec<Case> {
         template(
             "a template that includes itself",
             "{% include 'default' %}",
-            &["chat template"],
+            &["chat template", "non-existing template 'default'"],
         ),
         template(
             "a template that extends itself",
             "{% extends 'default' %}",
-            &["chat template"],
+            &["chat template", "does not exist"],
         ),
         template(
             "a range of a billion",
             "{{ range(1000000000) | length }}",
-            &["chat template"],
+            &["chat template", "range has too many elements"],
         ),
         template(
             "sorting again and again",
@@ -74,7 +74,13 @@ fn work() -> Vec<Case> {
 /// Texts and lists that grow.
 fn growth() -> Vec<Case> {
     let double = "{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}";
-    let said: &[&str] = &["chat template"];
+    let fuel: &[&str] = &["chat template", "fuel"];
+    let parts: &[&str] = &["chat template", "more than 1048576 parts"];
+    let columns: &[&str] = &["chat template", "more than 9999 columns or digits"];
+    let json: &[&str] = &[
+        "chat template",
+        "the JSON text would have more than 67108864 bytes",
+    ];
     let fields: &[&str] = &[
         "chat template",
         "the text could have more than 67108864 bytes",
@@ -83,24 +89,28 @@ fn growth() -> Vec<Case> {
         template(
             "a text that doubles",
             &format!("{double}{{{{ ns.s }}}}"),
-            said,
+            fuel,
         ),
         template(
             "a text that doubles by addition",
             &double.replace('~', "+"),
-            said,
+            fuel,
         ),
-        template("a text times a billion", "{{ 'a' * 1000000000 }}", said),
-        template("a list times a billion", "{{ [1] * 1000000000 }}", said),
+        template("a text times a billion", "{{ 'a' * 1000000000 }}", fuel),
+        template(
+            "a list times a billion",
+            "{{ [1] * 1000000000 }}",
+            &["chat template", "a list is multiplied"],
+        ),
         template(
             "a list times a hundred million",
             "{% set x = [1] %}{{ (x * 100000000) ~ '' }}",
-            said,
+            parts,
         ),
         template(
             "a list times a hundred million compared",
             "{% set x = [1] %}{{ x * 100000000 == x * 100000000 }}",
-            said,
+            parts,
         ),
         template(
             "a constant list times a billion",
@@ -110,42 +120,42 @@ fn growth() -> Vec<Case> {
         template(
             "a text indented by a billion",
             "{{ 'a\nb' | indent(1000000000) }}",
-            said,
+            fuel,
         ),
         template(
             "a text replaced by larger ones",
             "{{ ('a'*1000000) | replace('a', 'b'*1000000) }}",
-            said,
+            fuel,
         ),
         template(
             "a method that replaces by larger ones",
             "{{ ('a'*100000).replace('a', 'b'*100000) }}",
-            said,
+            fuel,
         ),
         template(
             "a text joined by larger ones",
             "{{ range(100000) | join('b'*1000000) }}",
-            said,
+            fuel,
         ),
         template(
             "a number of a billion digits",
             "{{ '%1000000000d' | format(3) }}",
-            said,
+            columns,
         ),
         template(
             "a method with a width of a billion",
             "{{ '{:1000000000}'.format(1) }}",
-            said,
+            columns,
         ),
         template(
             "a width of a billion filled with braces",
             "{{ '{:}<1000000000}'.format(1) }}",
-            &["chat template", "columns"],
+            columns,
         ),
         template(
             "a width of a billion after a key with a brace",
             "{{ '{0[}]:1000000000}'.format({'}': 1}) }}",
-            &["chat template", "columns"],
+            columns,
         ),
         template(
             "a method with 100,000 fields of a megabyte",
@@ -196,17 +206,13 @@ fn growth() -> Vec<Case> {
         template(
             "batches filled up to a billion",
             "{{ [1] | batch(1000000000, 'x') }}",
-            &["chat template", "fuel"],
+            fuel,
         ),
-        template(
-            "a billion slices",
-            "{{ [1] | slice(1000000000) }}",
-            &["chat template", "fuel"],
-        ),
+        template("a billion slices", "{{ [1] | slice(1000000000) }}", fuel),
         template(
             "a text joined of itself",
             "{% set x = 'a' * 30000000 %}{{ ', '.join([x, x, x, x]) }}",
-            &["chat template", "parts or 67108864 bytes"],
+            fuel,
         ),
         Case::generate(
             "a text that doubles for a chat of a megabyte",
@@ -223,23 +229,27 @@ fn growth() -> Vec<Case> {
         template(
             "a method with a precision of a billion",
             "{{ '{:.1000000000f}'.format(1.5) }}",
-            said,
+            columns,
         ),
-        template("a power of a million", "{{ 10 ** 1000000 }}", said),
+        template(
+            "a power of a million",
+            "{{ 10 ** 1000000 }}",
+            &["chat template", "unable to calculate 10 ** 1000000"],
+        ),
         template(
             "JSON with an indent of a megabyte",
             "{{ range(10000) | list | tojson(indent='x'*1000000) }}",
-            said,
+            json,
         ),
         template(
             "JSON with separators of a megabyte",
             "{{ range(10000) | list | tojson(separators=['x'*1000000, ':']) }}",
-            said,
+            json,
         ),
         template(
             "a date of a billion columns",
             "{{ strftime_now('%1000000000Y') }}",
-            said,
+            &["chat template", "width is too big"],
         ),
         template(
             "a prompt of megabytes",
@@ -262,7 +272,10 @@ fn nesting() -> Vec<Case> {
     let minus = format!("{{{{ {}1 }}}}", "-".repeat(250_000));
     let blocks = "{% if true %}".repeat(20_000);
     let long: String = (0..12_000).map(|_| "{% set x = [x] %}").collect();
-    let said: &[&str] = &["chat template"];
+    let parts: &[&str] = &["chat template", "more than 1048576 parts"];
+    let depth: &[&str] = &["chat template", "nested deeper than 128"];
+    let holds: &[&str] = &["chat template", "a namespace inside of a namespace"];
+    let recursion: &[&str] = &["chat template", "syntax error", "recursion limits"];
     let mut cases: Vec<Case> = [
         "{{ x }}",
         "{{ x ~ '' }}",
@@ -282,24 +295,24 @@ fn nesting() -> Vec<Case> {
         template(
             &format!("a value of 2^60 parts in {end}"),
             &format!("{wide}{end}"),
-            said,
+            parts,
         )
     })
     .collect();
-    for (name, source) in [
-        ("lists in lists", deep.to_owned()),
-        ("lists in lists, printed", format!("{deep}{{{{ ns.x }}}}")),
-        ("lists in lists, as JSON", format!("{deep}{{{{ ns.x | tojson }}}}")),
-        ("mappings in mappings", maps),
-        ("a namespace that holds itself", round.to_owned()),
-        ("a namespace in a list that it holds", "{% set ns = namespace(x=1) %}{% set ns.x = [{'a': ns}] %}{{ ns }}".to_owned()),
-        ("a template of brackets", brackets),
-        ("a template of blocks in blocks", blocks),
-        ("a template that nests by its length", format!("{{% set x = 1 %}}{long}{{{{ x }}}}")),
-        ("batches of batches", "{% set ns = namespace(x=[1]) %}{% for a in range(1000) %}{% set ns.x = (ns.x * 2) | batch(2) %}{% endfor %}".to_owned()),
-        ("macros that double", "{% macro f(x, n) %}{% if n %}{{ f([x, x], n - 1) }}{% else %}{{ x }}{% endif %}{% endmacro %}{{ f(1, 60) }}".to_owned()),
+    for (name, source, words) in [
+        ("lists in lists", deep.to_owned(), depth),
+        ("lists in lists, printed", format!("{deep}{{{{ ns.x }}}}"), depth),
+        ("lists in lists, as JSON", format!("{deep}{{{{ ns.x | tojson }}}}"), depth),
+        ("mappings in mappings", maps, depth),
+        ("a namespace that holds itself", round.to_owned(), holds),
+        ("a namespace in a list that it holds", "{% set ns = namespace(x=1) %}{% set ns.x = [{'a': ns}] %}{{ ns }}".to_owned(), holds),
+        ("a template of brackets", brackets, recursion),
+        ("a template of blocks in blocks", blocks, recursion),
+        ("a template that nests by its length", format!("{{% set x = 1 %}}{long}{{{{ x }}}}"), depth),
+        ("batches of batches", "{% set ns = namespace(x=[1]) %}{% for a in range(1000) %}{% set ns.x = (ns.x * 2) | batch(2) %}{% endfor %}".to_owned(), parts),
+        ("macros that double", "{% macro f(x, n) %}{% if n %}{{ f([x, x], n - 1) }}{% else %}{{ x }}{% endif %}{% endmacro %}{{ f(1, 60) }}".to_owned(), parts),
     ] {
-        cases.push(template(name, &source, said));
+        cases.push(template(name, &source, words));
     }
     let items = "{% set ns = namespace(x=1) %}{% set ns.x = ns | items %}{% set ns.x = ns | items %}{{ ns.x }}";
     let once = template(
@@ -323,7 +336,7 @@ fn nesting() -> Vec<Case> {
 
 /// Templates that are wrong, or say no.
 fn wrong() -> Vec<Case> {
-    let said: &[&str] = &["chat template"];
+    let undefined: &[&str] = &["chat template", "undefined value"];
     vec![
         template(
             "a template that raises",
@@ -335,19 +348,43 @@ fn wrong() -> Vec<Case> {
             "{{ raise_exception('never' * 200000) }}",
             &["never"],
         ),
-        template("an unclosed block", "{% if %}", said),
-        template("an unclosed variable", "{{ 'a", said),
+        template(
+            "an unclosed block",
+            "{% if %}",
+            &["chat template", "syntax error", "end of block"],
+        ),
+        template(
+            "an unclosed variable",
+            "{{ 'a",
+            &["chat template", "syntax error", "end of string"],
+        ),
         template("an unknown filter", "{{ 1 | mystery }}", &["mystery"]),
         template("an unknown function", "{{ mystery() }}", &["mystery"]),
         template("an unknown method", "{{ 'a'.mystery() }}", &["mystery"]),
-        template("an undefined value", "{{ messages.nothing.further }}", said),
-        template("a division by zero", "{{ 1 // 0 }}", said),
-        template("a date that is no date", "{{ strftime_now('%') }}", said),
-        template("a file of the system", "{% include '/etc/passwd' %}", said),
+        template(
+            "an undefined value",
+            "{{ messages.nothing.further }}",
+            undefined,
+        ),
+        template(
+            "a division by zero",
+            "{{ 1 // 0 }}",
+            &["chat template", "unable to calculate 1 // 0"],
+        ),
+        template(
+            "a date that is no date",
+            "{{ strftime_now('%') }}",
+            &["chat template", "strftime_now", "invalid format string"],
+        ),
+        template(
+            "a file of the system",
+            "{% include '/etc/passwd' %}",
+            &["chat template", "non-existing template '/etc/passwd'"],
+        ),
         template(
             "Python's way out",
             "{{ ''.__class__.__mro__[1].__subclasses__() }}",
-            said,
+            undefined,
         ),
         template("a template that says nothing", "", &["prompt 0", "empty"]),
         template(

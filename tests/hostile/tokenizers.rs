@@ -210,19 +210,19 @@ fn pipelines() -> Vec<Case> {
             "a table of nothing",
             "/normalizer",
             json!({"type": "Precompiled", "precompiled_charsmap": ""}),
-            &[],
+            &[FILE, "not a usable tokenizer", "precompiled_charsmap"],
         ),
         changed(
             "a table of zeros",
             "/normalizer",
             json!({"type": "Precompiled", "precompiled_charsmap": "AAAAAAAAAAAAAA=="}),
-            &[],
+            &["prompt 0", FILE, "it broke down"],
         ),
         changed(
             "a table of ones",
             "/normalizer",
             json!({"type": "Precompiled", "precompiled_charsmap": "BAAAAP////8="}),
-            &[],
+            &["prompt 0", FILE, "it broke down"],
         ),
         changed(
             "a pattern that does not end",
@@ -284,13 +284,13 @@ fn pipelines() -> Vec<Case> {
             "a template with an unknown token",
             "/post_processor",
             template(json!([{"SpecialToken": {"id": "[X]", "type_id": 0}}])),
-            &[FILE],
+            &section("post_processor", "is not among them"),
         ),
         changed(
             "a template that is no template",
             "/post_processor",
             template(json!("$A $B $C:99999999999")),
-            &[FILE],
+            refused,
         ),
     ]
 }

@@ -95,7 +95,7 @@ fn a_damaged_trace_is_refused() {
     }
     assert_refused(
         &pawl(&["trace", folder.path().to_str().unwrap()]),
-        &["expected a file"],
+        &["is not a regular file"],
     );
     assert_refused(&pawl(&["trace", file, "--out", file]), &["--out"]);
     assert!(!folder.path().join("t.html").exists());

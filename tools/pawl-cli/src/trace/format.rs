@@ -119,7 +119,7 @@ impl Trace {
         let parts = parts.fold(0, usize::saturating_add);
         if parts > TRACE_PARTS {
             return Err(format!(
-                "steps: {parts} steps, rows and tokens, at most {TRACE_PARTS} are drawn"
+                "steps: {parts} bars, rows and tokens, at most {TRACE_PARTS} are drawn"
             ));
         }
         for (index, step) in trace.steps.iter().enumerate() {
@@ -137,10 +137,11 @@ impl Step {
             .fold(0, usize::saturating_add)
     }
 
-    /// What of it is drawn.
+    /// What of it is drawn. A step itself has bars and dots.
     fn parts(&self) -> usize {
+        const BARS: usize = 4;
         let rows = self.rows.iter();
-        1 + rows
+        BARS + rows
             .map(|row| 1 + row.drafted.len() + row.drawn.len())
             .sum::<usize>()
     }
@@ -274,14 +275,14 @@ pub(super) mod tests {
     fn what_a_page_cannot_hold_is_refused() {
         let mut trace = trace();
         let row = &mut trace.steps[0].rows[0];
-        row.drawn = vec![token(1, ""); TRACE_PARTS - 5];
+        row.drawn = vec![token(1, ""); TRACE_PARTS - 8];
         let text = serde_json::to_vec(&trace).unwrap();
         assert!(Trace::from_json(&text).is_ok());
         trace.steps[0].rows[0].drawn.push(token(1, ""));
         let text = serde_json::to_vec(&trace).unwrap();
         let refused = Trace::from_json(&text).unwrap_err();
         assert!(
-            refused.starts_with("steps: 524289 steps, rows and tokens"),
+            refused.starts_with("steps: 524289 bars, rows and tokens"),
             "{refused}"
         );
     }
