@@ -67,7 +67,7 @@ fn summed(bytes: &[u8], refusal: &str) -> Option<Vec<u8>> {
     let place = bytes.windows(64).position(|part| part == told.as_bytes())?;
     let mut bytes = bytes.to_vec();
     let sum = bytes.get_mut(place..)?.first_chunk_mut::<64>()?;
-    sum.copy_from_slice(found.as_bytes().first_chunk()?);
+    sum.copy_from_slice(found.as_bytes().first_chunk::<64>()?);
     Some(bytes)
 }
 

@@ -132,19 +132,19 @@ fn pipelines() -> Vec<Case> {
             "a table of nothing",
             "/normalizer",
             json!({"type": "Precompiled", "precompiled_charsmap": ""}),
-            &[],
+            refused,
         ),
         changed(
             "a table of zeros",
             "/normalizer",
             json!({"type": "Precompiled", "precompiled_charsmap": "AAAAAAAAAAAAAA=="}),
-            &[],
+            refused,
         ),
         changed(
             "a table of ones",
             "/normalizer",
             json!({"type": "Precompiled", "precompiled_charsmap": "BAAAAP////8="}),
-            &[],
+            refused,
         ),
         changed(
             "a pattern that does not end",
