@@ -697,14 +697,14 @@ fn values() -> Vec<Case> {
         Case::build(
             "NaN in a weight",
             &[],
-            &["warning: ", NORM, "1 NaN"],
+            &["warning: ", FILE, NORM, "1 NaN"],
             spoiled(f32::NAN),
         )
         .succeeds(),
         Case::build(
             "infinity in a weight",
             &[],
-            &["warning: ", NORM, "1 infinite"],
+            &["warning: ", FILE, NORM, "1 infinite"],
             spoiled(f32::INFINITY),
         )
         .succeeds(),

@@ -34,6 +34,7 @@ mod library;
 mod links;
 mod onnx;
 mod plans;
+mod programs;
 mod requests;
 mod run;
 mod settings;
@@ -85,7 +86,7 @@ macro_rules! tables {
     };
 }
 
-tables! { checkpoints settings configs graphs libraries links tokenizers templates requests streams chats plans traces }
+tables! { checkpoints settings configs graphs programs libraries links tokenizers templates requests streams chats plans traces }
 
 #[test]
 fn every_code_of_a_graph_that_does_not_fit_has_a_case() {

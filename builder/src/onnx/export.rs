@@ -111,7 +111,10 @@ impl<'a> Export<'a> {
         self.written.parameters = plan.parameters;
         self.written
             .warnings
-            .extend(converter.non_finite().iter().map(non_finite));
+            .extend(converter.non_finite().iter().map(|(tensor, counts)| {
+                let file = checkpoint.file_of(tensor);
+                non_finite(file, tensor, counts)
+            }));
         Ok(())
     }
 
@@ -268,9 +271,10 @@ impl Output<'_> {
     }
 }
 
-fn non_finite((tensor, counts): (&String, &NonFinite)) -> String {
+fn non_finite(file: &Path, tensor: &str, counts: &NonFinite) -> String {
     let NonFinite { nan, infinite } = counts;
-    format!("{tensor}: holds {nan} NaN and {infinite} infinite values; they are kept")
+    let file = file.display();
+    format!("{file}: {tensor}: holds {nan} NaN and {infinite} infinite values; they are kept")
 }
 
 #[cfg(test)]

@@ -209,6 +209,13 @@ impl Checkpoint {
         Ok(())
     }
 
+    /// The file that holds a tensor; the folder, where there is no such tensor.
+    pub(crate) fn file_of(&self, tensor: &str) -> &Path {
+        let tensor = self.tensors.get(tensor);
+        let file = tensor.and_then(|tensor| self.shards.get(tensor.shard));
+        file.unwrap_or(&self.folder)
+    }
+
     fn shard(&self, shard: usize) -> Result<&Path, BuildError> {
         let missing = || BuildError::defect("checkpoint", "shards", format!("no shard {shard}"));
         self.shards

@@ -98,7 +98,7 @@ fn of_nodes(nodes: impl IntoIterator<Item = Message>) -> Message {
     nodes.into_iter().fold(Message::default(), add)
 }
 
-fn file(graph: Message) -> Vec<u8> {
+fn of_graph(graph: Message) -> Vec<u8> {
     Message::default().message(7, graph).into_bytes()
 }
 
@@ -126,7 +126,7 @@ fn tensors_of_attributes_and_of_branches_are_weights() {
             Message::default().message(10, outside("many", "m")),
         ),
     ];
-    let graph = read(&file(of_nodes(nodes))).unwrap();
+    let graph = read(&of_graph(of_nodes(nodes))).unwrap();
     assert!(graph.initializers.is_empty());
     let found = graph.weights().map(|weight| {
         let place = weight.external.as_ref().unwrap();
@@ -147,10 +147,10 @@ fn tensors_of_attributes_and_of_branches_are_weights() {
 #[test]
 fn what_runs_unseen_or_without_an_end_is_refused() {
     let inner = || Message::default().message(6, Message::default());
-    let one = |node| file(of_nodes([node]));
+    let one = |node| of_graph(of_nodes([node]));
     let many = |depth: usize| {
         let wrap = |graph, _| of_nodes([holding("", "If", Message::default().message(6, graph))]);
-        file((0..depth).fold(Message::default(), wrap))
+        of_graph((0..depth).fold(Message::default(), wrap))
     };
     let sparse = Message::default();
     for (bytes, refusal) in [
@@ -167,7 +167,7 @@ fn what_runs_unseen_or_without_an_end_is_refused() {
         ),
         (many(9), "nested more than 8"),
         (
-            file(Message::default().message(15, sparse.clone())),
+            of_graph(Message::default().message(15, sparse.clone())),
             "sparse",
         ),
         (
@@ -198,7 +198,7 @@ fn what_readers_understand_in_different_ways_is_refused() {
     let graph = Message::default;
     let shape = || Message::default().message(1, Message::default().number(1, 2));
     let kind = |tensor: Message| Message::default().message(1, tensor);
-    let input = |kind: Message| file(graph().message(11, kind.text(1, "x")));
+    let input = |kind: Message| of_graph(graph().message(11, kind.text(1, "x")));
     let twice = |message: Message, field| {
         message
             .clone()
@@ -230,16 +230,16 @@ fn what_readers_understand_in_different_ways_is_refused() {
             "second shape",
         ),
         (
-            file(of_nodes([holding("", "Constant", twice(graph(), 5))])),
+            of_graph(of_nodes([holding("", "Constant", twice(graph(), 5))])),
             "second tensor",
         ),
         (
-            file(of_nodes([holding("", "If", twice(graph(), 6))])),
+            of_graph(of_nodes([holding("", "If", twice(graph(), 6))])),
             "second graph",
         ),
-        (file(graph().message(5, location)), "second location"),
+        (of_graph(graph().message(5, location)), "second location"),
         (
-            file(graph().message(5, Message::default().number(14, 2))),
+            of_graph(graph().message(5, Message::default().number(14, 2))),
             "unknown place",
         ),
         (long, "too large a number"),
@@ -251,7 +251,7 @@ fn what_readers_understand_in_different_ways_is_refused() {
     let wide = Message::default()
         .number(2, (1 << 32) + 1)
         .number(14, (1 << 32) + 1);
-    let graph = read(&file(Message::default().message(5, wide))).unwrap();
+    let graph = read(&of_graph(Message::default().message(5, wide))).unwrap();
     assert_eq!(graph.initializers[0].data_type, DataType::F32);
     assert!(graph.initializers[0].external.is_some());
 }
@@ -274,7 +274,7 @@ fn what_may_be_read_is_shared() {
     assert!(error.to_string().contains("more than 131072"), "{error}");
     let values = |count: usize| {
         let add = |graph: Message, _| graph.message(12, Message::default());
-        read(&tests::file((0..count).fold(Message::default(), add)))
+        read(&of_graph((0..count).fold(Message::default(), add)))
     };
     assert!(values(GRAPH_VALUES).is_ok());
     let error = values(GRAPH_VALUES + 1).unwrap_err();

@@ -152,7 +152,8 @@ fn data_lies_where_the_plan_says() {
         );
     }
     assert_eq!(written.parameters, 6 + 3 + 1);
-    assert!(written.warnings[0].starts_with("fc: holds 1 NaN and 0 infinite values"));
+    let warning = "model.safetensors: fc: holds 1 NaN and 0 infinite values";
+    assert!(written.warnings[0].contains(warning));
     assert_eq!(written.warnings.len(), 1);
 }
 

@@ -177,7 +177,7 @@ fn files_that_end_early_or_announce_too_much_are_refused() {
     let path = folder.path().join("model.safetensors");
     let with = |bytes: &[u8]| {
         std::fs::write(&path, bytes).unwrap();
-        let message = read(&path).unwrap_err().to_string();
+        let message = read(&path, &mut { HEADER_BYTES }).unwrap_err().to_string();
         assert!(
             message.starts_with(&path.display().to_string()),
             "{message}"
@@ -193,13 +193,13 @@ fn files_that_end_early_or_announce_too_much_are_refused() {
     assert!(with(note).contains("invalid safetensors header: invalid utf-8"));
     raw(&path, &format!(r#"{{"w":{ENTRY}}}"#), &[0; 7]);
     assert!(
-        read(&path)
+        read(&path, &mut { HEADER_BYTES })
             .unwrap_err()
             .to_string()
             .contains("model.safetensors: w: ")
     );
     assert!(
-        read(folder.path())
+        read(folder.path(), &mut { HEADER_BYTES })
             .unwrap_err()
             .to_string()
             .contains("not a regular file")
