@@ -11,6 +11,7 @@ const KEPT: f64 = 0.98;
 const KEPT_OF_ALL: f64 = 0.99;
 /// Weight of what is expected beforehand, in compared drafts: of all requests, and of one.
 const PRIOR_OF_ALL: f64 = 3.0;
+const PRIOR_OF_ANSWERS: f64 = 1.0;
 const PRIOR: f64 = 6.0;
 /// Chance that a first draft is right before anything is known: the mean of Beta(2, 1).
 const UNKNOWN: f64 = 2.0 / 3.0;
@@ -64,8 +65,9 @@ impl Acceptance {
         }
     }
 
-    /// Counts that a source was asked, and whether it had drafts.
+    /// Counts that a source was asked, and whether it had drafts. It has some or not, whatever rows it may fill.
     pub(super) fn asked(&mut self, request: RequestId, arm: Arm, answered: bool) {
+        let arm = Arm { width: 1, ..arm };
         let own = self.requests.entry(request).or_default();
         own.entry(arm).or_default().asked(answered, KEPT);
         self.all
@@ -76,10 +78,11 @@ impl Acceptance {
 
     /// Chance that a source that is asked has drafts.
     pub(super) fn answers(&self, request: RequestId, arm: Arm) -> f64 {
+        let arm = Arm { width: 1, ..arm };
         let none = Rates::default();
         let own = self.requests.get(&request).and_then(|arms| arms.get(&arm));
         let all = self.all.get(&arm).unwrap_or(&none);
-        let expected = all.answers(1.0, PRIOR_OF_ALL);
+        let expected = all.answers(1.0, PRIOR_OF_ANSWERS);
         own.unwrap_or(&none).answers(expected, PRIOR)
     }
 

@@ -2,7 +2,8 @@
 //!
 //! `recorded.json` was gathered from files of `pawl generate --trace` over the first prompts of
 //! `tests/fixtures/prompts.txt`, with `--speculation off` and `mtp` of 1 to 7 fixed drafts: microseconds of steps by their
-//! tokens, of drafting by drafts, and how many of 7 drafts each round of the head, and of lookups, got right, greedy and at temperature 0.8.
+//! tokens, of drafting by drafts, and how many of 7 drafts each round of the head, and of lookups, got right, greedy and at temperature 0.8. Steps
+//! that took more than twice the median were interrupted, and are left out.
 
 use super::*;
 use serde::Deserialize;
