@@ -64,9 +64,13 @@ pub fn saved_state(bytes: &[u8]) {
 fn summed(bytes: &[u8], refusal: &str) -> Option<Vec<u8>> {
     let (_, sums) = refusal.split_once("its checksum is ")?;
     let (found, told) = sums.split_once(", sha256 says ")?;
-    let place = bytes.windows(64).position(|part| part == told.as_bytes())?;
+    let entry = format!("\"sha256\":\"{told}");
+    let mut parts = bytes.windows(entry.len());
+    let place = parts.position(|part| part == entry.as_bytes())? + entry.len();
     let mut bytes = bytes.to_vec();
-    let sum = bytes.get_mut(place..)?.first_chunk_mut::<64>()?;
+    let sum = bytes
+        .get_mut(place.checked_sub(64)?..)?
+        .first_chunk_mut::<64>()?;
     sum.copy_from_slice(found.as_bytes().first_chunk::<64>()?);
     Some(bytes)
 }

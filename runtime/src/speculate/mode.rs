@@ -304,7 +304,7 @@ impl EffectiveSpeculation {
             Speculation::Tree => width(tree_nodes, offer),
             // Trees are one of several things to choose from: nothing is missing without them.
             Speculation::Auto => (width(tree_nodes, offer).0, None),
-            _ => (1, None),
+            Speculation::Off | Speculation::Ngram | Speculation::Mtp => (1, None),
         };
         Ok(Self {
             mode,
