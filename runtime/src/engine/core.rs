@@ -50,6 +50,9 @@ pub(super) struct Core {
     pub(super) times: StepTimes,
     /// Runs of a head in the last step.
     pub(super) passes: u64,
+    /// What a step is said to have cost where choices must not depend on the machine.
+    #[cfg(test)]
+    pub(super) price: Option<fn(&mut Measured)>,
 }
 
 impl Core {
@@ -95,6 +98,8 @@ impl Core {
             observer: options.observer.clone(),
             times: StepTimes::default(),
             passes: 0,
+            #[cfg(test)]
+            price: None,
         })
     }
 

@@ -43,6 +43,10 @@ impl Core {
         }
         let delivered = published?;
         self.measure(&plan, now.elapsed());
+        #[cfg(test)]
+        if let Some(price) = self.price {
+            price(&mut self.measured);
+        }
         self.governor.learn(&self.measured, &delivered);
         self.count_waits(&plan, now);
         self.show(&plan, &delivered);

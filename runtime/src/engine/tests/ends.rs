@@ -88,6 +88,7 @@ fn an_end_in_a_branch_keeps_what_the_branch_holds() {
     for end in ends.into_iter().filter(|end| *end > 1) {
         let known = text.clone();
         let options = EngineOptions::default()
+            .speculation(Speculation::Tree)
             .draft_policy(DraftPolicy::Fixed)
             .max_drafts(3)
             .tree_nodes(8);

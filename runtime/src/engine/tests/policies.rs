@@ -3,6 +3,7 @@
 use super::stand_in::{BLOCKS, Bench, Law, SLOTS};
 use crate::device::{Buffer, Device, DeviceError, ElementType, HostDevice};
 use crate::engine::EngineOptions;
+use crate::engine::draft::Measured;
 use crate::request::Request;
 use crate::sample::SamplingParams;
 use crate::speculate::{DraftPolicy, DraftSource, DraftTree, Speculation, SpeculationStats};
@@ -10,6 +11,7 @@ use crate::txn::tests::fixture::Form;
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 const PROMPT: [u32; 3] = [1, 2, 3];
 /// Tokens of one request.
@@ -71,9 +73,19 @@ impl DraftSource for Wrong {
     }
 }
 
+/// A machine on which a token and a draft cost a tenth of a step.
+fn price(measured: &mut Measured) {
+    let tenths = |count: usize| Duration::from_micros(10) * u32::try_from(count).unwrap();
+    measured.step = tenths(10 + measured.tokens);
+    for drafted in &mut measured.drafting {
+        drafted.time = tenths(1 + drafted.drafts * drafted.requests);
+    }
+}
+
 /// Runs requests one after the other: how often sources were asked, and the counts, before the last five and of all.
 fn settle(mode: Speculation, kind: Kind) -> [(usize, SpeculationStats); 2] {
     let mut bench = Bench::new(Form::Update(6), &options(mode, DraftPolicy::Adaptive));
+    bench.core.price = Some(price);
     let asked = Arc::new(AtomicUsize::new(0));
     let mut before = (0, SpeculationStats::default());
     for request in 0..8 {
