@@ -58,15 +58,19 @@ impl DraftSource for Wrong {
     ) -> Result<DraftTree, Box<dyn Error + Send + Sync>> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let wrong = self.propose(tokens, most);
-        let mut tree = match self.kind {
-            Kind::Nothing => DraftTree::default(),
-            Kind::Chain | Kind::Tree => DraftTree::chain(wrong.clone()),
-        };
-        if self.kind == Kind::Tree {
-            for other in 1..4 {
-                let first = wrong.first().map_or(0, |token| (token + other) % 24);
-                let at = tree.push(None, first)?;
-                tree.push(Some(at), first)?;
+        let mut tree = DraftTree::default();
+        if self.kind == Kind::Nothing {
+            return Ok(tree);
+        }
+        let mut at = None;
+        for (depth, token) in wrong.iter().enumerate() {
+            at = Some(tree.push(at, *token)?);
+            // Branches come before the rest of the spine, so that no bound of nodes cuts them all.
+            if depth == 0 && self.kind == Kind::Tree {
+                for other in 1..4 {
+                    let beside = tree.push(None, (token + other) % 24)?;
+                    tree.push(Some(beside), *token)?;
+                }
             }
         }
         Ok(tree)

@@ -151,7 +151,9 @@ impl Acceptance {
             .all
             .get(&one)
             .map_or(UNKNOWN, |rates| rates.rate(0, UNKNOWN, PRIOR_OF_ALL));
-        let beside = (1..arm.width).fold(0.0, |sum, _| sum + (1.0 - sum) * BESIDE);
+        // A source whose best guess is never right has no good second ones.
+        let each = BESIDE * (alone / UNKNOWN).min(1.0);
+        let beside = (1..arm.width).fold(0.0, |sum, _| sum + (1.0 - sum) * each);
         alone + (1.0 - alone) * beside
     }
 }
