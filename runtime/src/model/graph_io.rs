@@ -185,7 +185,8 @@ impl Reader<'_> {
         if node.domain == "ai.onnx" {
             node.domain.clear();
         }
-        if !branches.is_empty() && !(node.domain.is_empty() && node.kind == "If") {
+        let may_branch = node.domain.is_empty() && node.kind == "If";
+        if !branches.is_empty() && !may_branch {
             let (name, kind) = (quoted(&node.name), quoted(&node.kind));
             let what = format!(
                 "`{name}` ({kind}) has a graph of its own, which is not supported: only `If` runs it at most once"
