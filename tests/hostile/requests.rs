@@ -339,7 +339,7 @@ fn prompts() -> Vec<Case> {
             &["{here}/prompt", "is larger than"],
             |here| {
                 model(here);
-                link(std::path::Path::new("/dev/zero"), &here.join("prompt"));
+                link(Path::new("/dev/zero"), &here.join("prompt"));
             },
         ),
         Case::generate(
