@@ -95,7 +95,8 @@ pub(super) const COMMITS: &[Mistake] = &[
         name: "graph-computes-with-what-is-not-kept",
         file: GRAPH_OF_DELTA,
         text: "ops::choose(g, \"kept\", &used, &part, &zero)",
-        replacement: "ops::choose(g, \"kept\", &used, &part, &part)",
+        replacement: "let mask = ops::choose(g, \"mask\", &used, &one, &zero)?;
+            ops::mul(g, \"kept\", &part, &mask)",
         test: case("commit_graphs", EXPORTED),
     },
     Mistake {
