@@ -44,18 +44,15 @@ pub(super) const ACCEPTANCE: &[Mistake] = &[
     Mistake {
         name: "unverified-drafts-counted",
         file: "runtime/src/speculate/verify.rs",
-        text: "evaluated: accepted + usize::from(rows.has_below(tree, at)),",
+        text: "evaluated: accepted + usize::from(!cut && rows.has_below(tree, at)),",
         replacement: "evaluated: tree.len(),",
         test: unit("speculate::verify::tests::drafts_never_change_the_tokens"),
     },
     Mistake {
         name: "text-goes-on-after-the-end",
         file: "runtime/src/request/cursor.rs",
-        text: "            if advance.finish.is_some() {
-                break;
-            }
-",
-        replacement: "",
+        text: "if self.finish.is_some() || advance.finish.is_some() {",
+        replacement: "if self.finish.is_some() {",
         test: unit("request::tests::an_end_token_inside_a_run_cuts_it"),
     },
     Mistake {
