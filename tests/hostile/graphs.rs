@@ -535,12 +535,14 @@ fn unknown() -> Vec<Case> {
             },
         ),
         changed("a value made twice", &["Duplicate definition"], |graph| {
-            let again = graph.node[3].clone();
+            let mut again = graph.node[3].clone();
+            again.name = Some("again".to_owned());
             graph.node.push(again);
         }),
         changed("a circle of nodes", &["acyclic"], |graph| {
-            let output = graph.node.last().unwrap().output[0].clone();
-            node(graph, "Gemm").input[0] = output;
+            let mut gemms = graph.node.iter().filter(|node| node.op_type() == "Gemm");
+            let later = gemms.nth(1).unwrap().output[0].clone();
+            node(graph, "Gemm").input[0] = later;
         }),
         changed(
             "a convolution of an attribute that is wrong",

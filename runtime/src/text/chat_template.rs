@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use genai_config_schema::read_regular_text;
+use genai_config_schema::{MAX_TOLD, read_regular_text, shortened};
 use minijinja::machinery::{eval, get_compiled_template, make_string_output};
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment};
@@ -495,7 +495,7 @@ fn render_error(error: &minijinja::Error) -> TemplateError {
     while let Some(cause) = source {
         if let Some(Raised(message)) = cause.downcast_ref::<Raised>() {
             return TemplateError::Raised {
-                message: message.clone(),
+                message: shortened(message, MAX_TOLD).into_owned(),
             };
         }
         source = cause.source();
@@ -514,5 +514,5 @@ fn error_text(error: &minijinja::Error) -> String {
         text.push_str(&cause.to_string());
         source = cause.source();
     }
-    text
+    shortened(&text, MAX_TOLD).into_owned()
 }

@@ -58,15 +58,10 @@ pub(super) const ACCEPTANCE: &[Mistake] = &[
     Mistake {
         name: "end-token-not-retained",
         file: "runtime/src/request/cursor.rs",
-        text: "            if advance.finish.is_some() {
-                break;
-            }
-",
-        replacement: "            if advance.finish.is_some() {
-                advance.tokens.pop();
-                break;
-            }
-",
+        text: "advance.tokens.push(token);",
+        replacement: "if advance.finish.is_none() {
+            advance.tokens.push(token);
+        }",
         test: unit("request::tests::an_end_token_inside_a_run_cuts_it"),
     },
     Mistake {
