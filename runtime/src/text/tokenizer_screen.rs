@@ -210,7 +210,9 @@ impl Seen<'_> {
         let step = match step {
             Value::Null => return Ok(()),
             Value::Object(step) => step,
-            _ => return Err("expected an object".to_owned()),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                return Err("expected an object".to_owned());
+            }
         };
         self.steps += 1;
         if self.steps > TOKENIZER_STEPS {

@@ -35,7 +35,7 @@ fn usual_pipelines_pass() {
         (
             json!({"normalizer": {"type": "NFC"}, "decoder": bytes, "post_processor": bytes,
             "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, bytes]}}),
-            12,
+            6,
             2,
         ),
         (
