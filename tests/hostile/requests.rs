@@ -427,7 +427,7 @@ fn memory() -> Vec<Case> {
         limited(
             "a limit that shrinks the cache",
             "32MiB",
-            &["key/value cache, 519 blocks", "total"],
+            &["key/value cache, 526 blocks", "total"],
         )
         .succeeds(),
         limited(
