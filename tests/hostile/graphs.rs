@@ -535,7 +535,8 @@ fn unknown() -> Vec<Case> {
             },
         ),
         changed("a value made twice", &["Duplicate definition"], |graph| {
-            let again = graph.node[3].clone();
+            let mut again = graph.node[3].clone();
+            again.name = None;
             graph.node.push(again);
         }),
         changed("a circle of nodes", &["acyclic"], |graph| {
