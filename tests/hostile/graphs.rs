@@ -7,7 +7,7 @@ use pawl::{ContractCode, ErrorCode};
 use serde_json::{Value, json};
 
 use super::case::Case;
-use super::onnx::{self, GraphProto, extent, extents, node, tensor, value};
+use super::onnx::{self, GraphProto, NodeProto, extent, extents, node, tensor, value};
 use super::programs::commit_graph;
 use super::world::{cuda_model, edit, model, move_out, patch, set, sparse, write};
 
@@ -540,8 +540,14 @@ fn unknown() -> Vec<Case> {
             graph.node.push(again);
         }),
         changed("a circle of nodes", &["acyclic"], |graph| {
-            let output = graph.node.last().unwrap().output[0].clone();
-            node(graph, "Gemm").input[0] = output;
+            for (from, to) in [("here", "there"), ("there", "here")] {
+                graph.node.push(NodeProto {
+                    op_type: Some("Neg".to_owned()),
+                    input: vec![from.to_owned()],
+                    output: vec![to.to_owned()],
+                    ..NodeProto::default()
+                });
+            }
         }),
         changed(
             "a convolution of an attribute that is wrong",

@@ -138,13 +138,13 @@ fn pipelines() -> Vec<Case> {
             "a table of zeros",
             "/normalizer",
             json!({"type": "Precompiled", "precompiled_charsmap": "AAAAAAAAAAAAAA=="}),
-            refused,
+            &[FILE, "it broke down"],
         ),
         changed(
             "a table of ones",
             "/normalizer",
             json!({"type": "Precompiled", "precompiled_charsmap": "BAAAAP////8="}),
-            refused,
+            &[FILE, "it broke down"],
         ),
         changed(
             "a pattern that does not end",

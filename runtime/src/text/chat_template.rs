@@ -494,7 +494,8 @@ fn render_error(error: &minijinja::Error) -> TemplateError {
     while let Some(cause) = source {
         if let Some(Raised(message)) = cause.downcast_ref::<Raised>() {
             return TemplateError::Raised {
-                message: message.clone(),
+                message: genai_config_schema::shortened(message, genai_config_schema::MAX_TOLD)
+                    .into_owned(),
             };
         }
         source = cause.source();
