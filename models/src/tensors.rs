@@ -193,6 +193,9 @@ fn skipped(groups: Groups<'_>) -> Vec<Skipped> {
     /// What is told of on its own; a file may have as many groups as tensors.
     const LISTED: usize = 64;
     let mut all: Vec<_> = groups.into_iter().collect();
+    if all.len() > LISTED {
+        all.sort_by_key(|((_, reason), _)| *reason == UNKNOWN);
+    }
     let rest = all.split_off(all.len().min(LISTED));
     let skipped = all.into_iter().map(|((_, reason), names)| Skipped {
         prefix: common_prefix(&names).to_owned(),

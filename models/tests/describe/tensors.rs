@@ -74,6 +74,27 @@ fn harmless_leftovers_are_grouped_by_reason() {
     assert_eq!(reasons.count(), 1);
 }
 
+/// A file may have as many groups of tensors without a use as it has tensors.
+#[test]
+fn many_groups_are_told_of_together() {
+    let mut checkpoint = Dims::default().llama("llama");
+    for place in 0..500 {
+        let name = format!("g{place:03}.extra.weight");
+        checkpoint.tensors.insert(name, vec![4]);
+    }
+    let name = "zz.rotary_emb.inv_freq".to_owned();
+    checkpoint.tensors.insert(name, vec![4]);
+    let skipped = describe(&checkpoint).expect("a description").skipped;
+    assert_eq!(skipped.len(), 65);
+    let tensors = skipped.iter().map(|group| group.tensors).sum::<u64>();
+    assert_eq!((tensors, skipped[64].tensors), (501, 437));
+    assert!(
+        skipped
+            .iter()
+            .any(|group| group.reason.starts_with("rotary"))
+    );
+}
+
 /// The names of a description that is refused for what it would not use.
 fn refused(mut checkpoint: CheckpointInfo, names: &[&str]) -> Vec<String> {
     for name in names {

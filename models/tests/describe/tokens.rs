@@ -32,6 +32,19 @@ fn one_id_or_a_list() {
 }
 
 #[test]
+fn a_list_is_bounded() {
+    let ids = |count: usize| Value::from((0..count).map(|id| id % 31).collect::<Vec<_>>());
+    assert_eq!(eos(ids(256), None).len(), 31);
+    let generation = Some(json!({"eos_token_id": ids(257)}));
+    for (config, generation) in [(ids(257), None), (json!(2), generation)] {
+        let error = tokens(&json!({"eos_token_id": config}), generation);
+        let error = error.expect_err("refused").to_string();
+        let part = "eos_token_id: expected at most 256 ids, found 257 entries";
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
 fn the_generation_file_wins_role_by_role() {
     assert_eq!(eos(json!(7), Some(json!({"eos_token_id": [4, 5]}))), [4, 5]);
     assert_eq!(eos(json!(7), Some(json!({"eos_token_id": null}))), [7]);
