@@ -19,7 +19,12 @@ pub const MAX_LISTED: usize = 64;
 /// ```
 #[must_use]
 pub fn quoted(name: &str) -> Cow<'_, str> {
-    shortened(name, MAX_QUOTED)
+    let name = shortened(name, MAX_QUOTED);
+    // A name that ends lines could pass for other messages.
+    match name.contains('\n') {
+        true => Cow::Owned(name.replace('\n', "\\n")),
+        false => name,
+    }
 }
 
 /// A text of about `most` bytes at most: whole, or its beginning and its end around how much was left out.
@@ -41,6 +46,32 @@ pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{start}...[{left} bytes]...{end}"))
 }
 
+/// A text as it goes to a terminal: what would move, colour or turn around other text is told as an escape. Line ends and
+/// tabs stay.
+///
+/// ```
+/// assert_eq!(genai_config_schema::printable("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
+/// ```
+#[must_use]
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let acts = |letter: char| {
+        let stays = matches!(letter, '\n' | '\t');
+        let turns = matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        (letter.is_control() && !stays) || turns
+    };
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for letter in text.chars() {
+        match acts(letter) {
+            true => shown.extend(letter.escape_unicode()),
+            false => shown.push(letter),
+        }
+    }
+    Cow::Owned(shown)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,5 +82,15 @@ mod tests {
         let cut = shortened("aéééééééé", 8);
         assert_eq!(cut, "aéé...[10 bytes]...é");
         assert!(shortened(&"é".repeat(5000), MAX_TOLD).len() < MAX_TOLD + 30);
+    }
+
+    #[test]
+    fn nothing_that_is_printed_acts_on_a_terminal() {
+        assert_eq!(printable("é\tü\n"), "é\tü\n");
+        assert_eq!(
+            printable("a\rb\u{202e}c\u{9b}d"),
+            "a\\u{d}b\\u{202e}c\\u{9b}d"
+        );
+        assert_eq!(quoted("one\nerror: two"), "one\\nerror: two");
     }
 }

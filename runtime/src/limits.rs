@@ -23,6 +23,9 @@ pub(crate) const GRAPH_SHAPE_BYTES: u64 = 1 << 10;
 /// Bytes of a file of measured costs.
 pub(crate) const COSTS_BYTES: u64 = 4 << 20;
 
+/// Nodes of a tree that a caller supplies: the first ones are looked at. Work over a tree is quadratic in its nodes.
+pub(crate) const SUPPLIED_NODES: usize = 256;
+
 /// Bytes of `tokenizer.json`.
 pub(crate) const TOKENIZER_BYTES: u64 = 64 << 20;
 /// Steps of a tokenizer's pipeline: normalizers, pre-tokenizers, post-processors, decoders.

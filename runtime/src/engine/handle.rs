@@ -329,7 +329,9 @@ impl Drop for Shared {
     fn drop(&mut self) {
         self.client.tell(Command::Shutdown);
         let thread = self.thread.get_mut().ok().and_then(Option::take);
-        if let Some(thread) = thread {
+        // The last handle may be one that the caller's code has on the engine's own thread.
+        let other = |thread: &JoinHandle<()>| thread.thread().id() != std::thread::current().id();
+        if let Some(thread) = thread.filter(other) {
             let _ = thread.join();
         }
     }

@@ -124,7 +124,8 @@ impl RequestHandle {
         self.events.recv().await.ok()
     }
 
-    /// Asks the engine to end the request. Tokens that were committed before still arrive, then the last event.
+    /// Asks the engine to end the request. Tokens that were committed before still arrive, then the last event; text that
+    /// was held back because it may begin a stop string comes with it.
     ///
     /// ```no_run
     /// # use pawl::{Engine, EngineOptions, LoadOptions, Model, Request};
@@ -180,7 +181,8 @@ impl RequestHandle {
         }
     }
 
-    /// Waits for the end and gathers everything.
+    /// Waits for the end and gathers what comes until then: tokens and text of events that were read before are with who read
+    /// them. Counts and reason are those of the whole request.
     ///
     /// # Errors
     /// The engine could not go on with the request, or stopped.

@@ -47,6 +47,7 @@
 //! | `TOKENIZER_LOAD` | 120 s | the largest takes seconds, on a busy machine more |
 //! | `TOKENIZE` | 10 s | a prompt takes milliseconds; a pattern that backtracks has no end |
 //! | `TOKENIZE_PER_BYTE` | 20 us | what slow tokenizers need, a hundred times over |
+//! | `SUPPLIED_NODES` | 256 | sixteen times the largest budget of a tree; work over a tree is quadratic in its nodes |
 //! | `PROMPT_BYTES` | 8388608 | contexts of a million tokens hold 4 MB of text; what a tokenizer may make of it is bounded as well |
 //!
 //! # Chat templates

@@ -184,7 +184,7 @@ impl Request {
     /// ```
     #[must_use]
     pub fn drafts(mut self, source: impl DraftSource + 'static) -> Request {
-        self.drafts = Some(Drafts(Arc::new(source)));
+        self.drafts = Some(Drafts::new(source));
         self
     }
 

@@ -155,6 +155,7 @@ impl Contents<'_> {
         let fixed = layout.fixed.iter();
         let fixed = fixed.map(|fixed| {
             let bytes = self.tensor(&fixed.name, fixed.dtype(), &fixed.shape)?;
+            self.finite(&fixed.name, fixed.dtype(), bytes)?;
             match fixed.foreign_id(bytes, layout.vocab) {
                 None => Ok(fixed.swapped(bytes)),
                 Some(id) => Err(StateFileError::other_model(
@@ -236,7 +237,18 @@ impl Contents<'_> {
 
     fn floats(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, StateFileError> {
         let bytes = self.tensor(name, Dtype::F32, shape)?;
+        self.finite(name, Dtype::F32, bytes)?;
         Ok(words(bytes).map(f32::from_le_bytes).collect())
+    }
+
+    /// Whatever is computed from a value that is not finite is no number either: of a head, it would tell against the head.
+    fn finite(&self, name: &str, dtype: Dtype, bytes: &[u8]) -> Result<(), StateFileError> {
+        let mut values = words(bytes).map(f32::from_le_bytes);
+        if dtype == Dtype::F32 && !values.all(f32::is_finite) {
+            let reason = format!("{name} holds values that are not finite");
+            return Err(StateFileError::damaged(self.path, reason));
+        }
+        Ok(())
     }
 
     /// The little-endian bytes of a tensor of this type and shape.

@@ -352,6 +352,26 @@ fn token_ids_of_another_type_are_shown() {
     );
 }
 
+/// Well formed and undamaged, but for numbers that are none.
+#[test]
+fn values_that_are_not_finite_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.state");
+    for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let [mut row, mut cache, mut head] = [image(4), image(4), image(4)];
+        let bytes = row.fixed.first_mut().unwrap();
+        bytes[..4].copy_from_slice(&value.to_ne_bytes());
+        cache.cache[1].values[0] = value;
+        head.head.as_mut().unwrap().cache[0].keys[2] = value;
+        for image in [row, cache, head] {
+            write(&path, &layout(), &TOKENS, &image).unwrap();
+            let (code, message) = refused(&path, &layout());
+            assert_eq!(code, ErrorCode::StateDamaged, "{message}");
+            assert!(message.contains("not finite"), "{message}");
+        }
+    }
+}
+
 #[test]
 fn other_files_are_no_states() {
     let (folder, path, bytes) = saved();

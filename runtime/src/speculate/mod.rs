@@ -7,6 +7,7 @@
 
 mod choice;
 pub(crate) mod control;
+mod drafts;
 mod growth;
 mod mode;
 mod rows;
@@ -18,9 +19,10 @@ mod tree;
 mod verify;
 
 pub(crate) use choice::Choice;
+pub(crate) use drafts::Drafts;
 pub(crate) use growth::{Growth, TreeLimits};
 pub use mode::{DraftPolicy, DraftSource, EffectiveSpeculation, Speculation, SpeculationError};
-pub(crate) use mode::{Drafts, Offer, Wanted};
+pub(crate) use mode::{Offer, Wanted};
 pub(crate) use rows::Rows;
 pub(crate) use shared::SharedTexts;
 pub(crate) use source::Proposal;

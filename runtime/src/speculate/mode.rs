@@ -3,7 +3,6 @@
 use super::tree::DraftTree;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 
 /// Drafts of one row, whatever the model captures: the most that `checkpoint_count` 8 allows.
 const MOST_DRAFTS: usize = 7;
@@ -375,16 +374,6 @@ pub trait DraftSource: Send + Sync {
 impl<F: Fn(&[u32], usize) -> Vec<u32> + Send + Sync> DraftSource for F {
     fn propose(&self, tokens: &[u32], most: usize) -> Vec<u32> {
         self(tokens, most)
-    }
-}
-
-/// A shared [`DraftSource`].
-#[derive(Clone)]
-pub(crate) struct Drafts(pub(crate) Arc<dyn DraftSource>);
-
-impl fmt::Debug for Drafts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Drafts")
     }
 }
 

@@ -119,6 +119,8 @@ pub struct ChatTemplate {
     environment: Environment<'static>,
     /// Names of the templates; the first is used where none fits better.
     names: Vec<String>,
+    /// Where it was read from.
+    file: Option<PathBuf>,
     special_tokens: Map<String, Value>,
     patience: Patience,
 }
@@ -207,7 +209,9 @@ impl ChatTemplate {
     pub fn load(folder: impl AsRef<Path>) -> Result<ChatTemplate, TemplateError> {
         let folder = folder.as_ref();
         let config = read_object(&folder.join("tokenizer_config.json"))?.unwrap_or_default();
-        let mut template = ChatTemplate::compile(sources(folder, &config)?)?;
+        let (file, sources) = sources(folder, &config)?;
+        let mut template = ChatTemplate::compile(sources)?;
+        template.file = Some(file);
         let map = read_object(&folder.join("special_tokens_map.json"))?.unwrap_or_default();
         for name in SPECIAL_TOKENS {
             let token = [&config, &map]
@@ -234,6 +238,18 @@ impl ChatTemplate {
         ChatTemplate::compile(vec![("default".to_owned(), source.to_owned())])
     }
 
+    /// The file that it was read from; `None` for one that was given as text.
+    ///
+    /// ```
+    /// let template = pawl::ChatTemplate::from_source("{{ messages }}")?;
+    /// assert_eq!(template.file(), None);
+    /// # Ok::<(), pawl::TemplateError>(())
+    /// ```
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
     fn compile(sources: Vec<(String, String)>) -> Result<ChatTemplate, TemplateError> {
         let names: Vec<String> = sources.iter().map(|(name, _)| name.clone()).collect();
         let failed = |name: Option<&String>, message: String| TemplateError::Syntax {
@@ -251,6 +267,7 @@ impl ChatTemplate {
         Ok(ChatTemplate {
             environment,
             names,
+            file: None,
             special_tokens: Map::new(),
             patience: Patience::default(),
         })
@@ -319,30 +336,38 @@ impl ChatTemplate {
     }
 }
 
+/// Templates with their names.
+type Sources = Vec<(String, String)>;
+
 /// Named template texts of a folder.
 fn sources(
     folder: &Path,
     config: &Map<String, Value>,
-) -> Result<Vec<(String, String)>, TemplateError> {
+) -> Result<(PathBuf, Sources), TemplateError> {
     let jinja = folder.join("chat_template.jinja");
     if let Some(source) = read_text(&jinja, TEMPLATE_BYTES)? {
-        return Ok(vec![("default".to_owned(), source)]);
+        return Ok((jinja, vec![("default".to_owned(), source)]));
     }
     let json = folder.join("chat_template.json");
     if let Some(object) = read_object(&json)?
         && let Some(template) = object.get("chat_template")
     {
-        return named_sources(&json, template);
+        let sources = named_sources(&json, template)?;
+        return Ok((json, sources));
     }
     match config.get("chat_template") {
         None | Some(Value::Null) => Err(TemplateError::Absent {
             folder: folder.to_path_buf(),
         }),
-        Some(template) => named_sources(&folder.join("tokenizer_config.json"), template),
+        Some(template) => {
+            let file = folder.join("tokenizer_config.json");
+            let sources = named_sources(&file, template)?;
+            Ok((file, sources))
+        }
     }
 }
 
-fn named_sources(path: &Path, value: &Value) -> Result<Vec<(String, String)>, TemplateError> {
+fn named_sources(path: &Path, value: &Value) -> Result<Sources, TemplateError> {
     let wrong = || TemplateError::Format {
         path: path.to_path_buf(),
         key: "chat_template".to_owned(),

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 
 use args::Args;
 use clap::Parser;
+use genai_config_schema::printable;
 use pawl::{LibraryError, LoadError, VerifyOptions, VerifyReport, check_library, verify};
 use pawl_builder::{BuildError, BuildReport, BuildRequest, build};
 use show::Bar;
@@ -46,7 +47,8 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            let _ = writeln!(io::stderr(), "error: {error}");
+            let told = error.to_string();
+            let _ = writeln!(io::stderr(), "error: {}", printable(&told));
             ExitCode::from(FAILED)
         }
     }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 
+use genai_config_schema::{printable, quoted};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use pawl::{Opened, VerifiedGraph};
 use pawl_builder::Progress;
@@ -51,9 +52,9 @@ pub(crate) fn finished(done: &Done, json: bool) {
         return;
     }
     for warning in &done.report.warnings {
-        let _ = writeln!(io::stderr(), "warning: {warning}");
+        let _ = writeln!(io::stderr(), "warning: {}", printable(warning));
     }
-    print(&text(done));
+    print(&printable(&text(done)));
 }
 
 fn print(text: &str) {
@@ -121,7 +122,8 @@ fn text(done: &Done) -> String {
         let (prefix, tensors) = (&skipped.prefix, HumanCount(skipped.tensors));
         let _ = writeln!(
             text,
-            "  left out: {tensors} tensors {prefix}*: {}",
+            "  left out: {tensors} tensors {}*: {}",
+            quoted(prefix),
             skipped.reason
         );
     }

@@ -1,6 +1,7 @@
 //! `pawl inspect`.
 
 use crate::error::CliError;
+use genai_config_schema::printable;
 use pawl::{Inspection, LoadOptions, StatePlan};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -51,14 +52,14 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
         let plan = StatePlan::read(file, args.window, args.rows)?;
         match args.json {
             true => writeln!(output, "{:#}", plan_json(&plan))?,
-            false => writeln!(output, "{plan}")?,
+            false => writeln!(output, "{}", printable(&plan.to_string()))?,
         }
     }
     if let Some(folder) = &args.model {
         let found = pawl::inspect(folder, &LoadOptions::new())?;
         match args.json {
             true => writeln!(output, "{:#}", model_json(folder, &found))?,
-            false => writeln!(output, "{found}")?,
+            false => writeln!(output, "{}", printable(&found.to_string()))?,
         }
     }
     Ok(())

@@ -13,6 +13,7 @@ mod trace;
 
 use clap::{Parser, Subcommand};
 use error::CliError;
+use genai_config_schema::printable;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -77,6 +78,7 @@ fn failed(error: &CliError) -> ExitCode {
     {
         return ExitCode::from(READER_GONE);
     }
-    let _ = writeln!(io::stderr(), "error: {error}");
+    let told = error.to_string();
+    let _ = writeln!(io::stderr(), "error: {}", printable(&told));
     ExitCode::from(FAILED)
 }

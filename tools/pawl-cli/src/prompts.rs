@@ -73,6 +73,18 @@ fn read(file: &Path) -> Result<String, String> {
 }
 
 fn render(template: &ChatTemplate, text: String) -> Result<String, CliError> {
-    let messages = [Message::new("user", text)];
-    Ok(template.render(&messages, None, true, &serde_json::Map::new())?)
+    rendered(template, &[Message::new("user", text)], true)
+}
+
+/// The prompt for a chat. An error names the file of the template.
+pub(crate) fn rendered(
+    template: &ChatTemplate,
+    messages: &[Message],
+    answer: bool,
+) -> Result<String, CliError> {
+    let prompt = template.render(messages, None, answer, &serde_json::Map::new());
+    prompt.map_err(|error| match template.file() {
+        Some(file) => CliError::file(file, error),
+        None => error.into(),
+    })
 }

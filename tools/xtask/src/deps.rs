@@ -11,7 +11,10 @@ const DIRECTION: &[(&str, &[&str])] = &[
     ("pawl-models", &[]),
     ("pawl-builder", &["genai_config_schema", "pawl-models"]),
     ("pawl", &["genai_config_schema"]),
-    ("build-model", &["pawl", "pawl-builder"]),
+    (
+        "build-model",
+        &["genai_config_schema", "pawl", "pawl-builder"],
+    ),
     ("pawl-cli", &["genai_config_schema", "pawl"]),
     ("xtask", &[]),
     ("pawl-tests", &["pawl", "pawl-builder"]),

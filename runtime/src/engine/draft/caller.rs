@@ -2,8 +2,7 @@
 
 use super::{Drafter, Drafting};
 use crate::engine::error::EngineError;
-use crate::speculate::{DraftTree, Drafts, Source};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use crate::speculate::Source;
 
 /// Asks the callers' sources. Keeps nothing: each of them is given all tokens every time.
 #[derive(Debug)]
@@ -25,20 +24,11 @@ impl Drafter for CallerDrafter {
                 continue;
             }
             let tokens: Vec<u32> = active.tokens.iter().chain(row.fresh()).copied().collect();
-            match ask(source, &tokens, most) {
+            match source.ask(&tokens, most) {
                 Ok(tree) => row.proposal.tree = tree,
                 Err(reason) => row.failure = Some(reason),
             }
         }
         Ok(())
-    }
-}
-
-/// A source is the caller's code: whatever it does, the engine goes on.
-fn ask(Drafts(source): &Drafts, tokens: &[u32], most: usize) -> Result<DraftTree, String> {
-    match catch_unwind(AssertUnwindSafe(|| source.propose_tree(tokens, most))) {
-        Ok(Ok(tree)) => Ok(tree),
-        Ok(Err(error)) => Err(format!("the request's source of drafts failed: {error}")),
-        Err(_) => Err("the request's source of drafts panicked".to_owned()),
     }
 }

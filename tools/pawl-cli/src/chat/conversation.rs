@@ -1,6 +1,7 @@
 //! Messages, and the tokens that the model has seen of them.
 
 use crate::error::CliError;
+use crate::prompts::rendered;
 use pawl::{ChatTemplate, Completion, Kept, Message, Tokenizer};
 
 /// Everything said so far.
@@ -141,8 +142,7 @@ impl Conversation {
     }
 
     fn render(&self, messages: &[Message], answer: bool) -> Result<String, CliError> {
-        let options = serde_json::Map::new();
-        Ok(self.template.render(messages, None, answer, &options)?)
+        rendered(&self.template, messages, answer)
     }
 
     /// A message was answered. `lasting` is the state of [`Prompt::lasting`].

@@ -9,6 +9,7 @@ use crate::error::CliError;
 use crate::generate::{SamplingArgs, SpeculationArgs, print_stream};
 use crate::load::LoadArgs;
 use conversation::Conversation;
+use genai_config_schema::printable;
 use input::{Input, Line};
 use interrupt::Interrupts;
 use pawl::{
@@ -104,7 +105,8 @@ impl Chat<'_> {
             };
             match done {
                 Err(error) if input.is_terminal() && !matches!(error, CliError::Output(_)) => {
-                    let _ = writeln!(std::io::stderr(), "error: {error}");
+                    let told = error.to_string();
+                    let _ = writeln!(std::io::stderr(), "error: {}", printable(&told));
                 }
                 done => done?,
             }
