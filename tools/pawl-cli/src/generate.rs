@@ -115,7 +115,7 @@ pub(crate) struct SpeculationArgs {
     /// where the policy is fixed.
     #[arg(long, value_name = "K", allow_negative_numbers = true)]
     max_drafts: Option<usize>,
-    /// Drafts of one tree, from 1 to 16, with `--speculation tree`; 8 by default.
+    /// Drafts of one tree, from 1 to 16, with `--speculation tree` and `auto`; 8 by default.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     tree_nodes: Option<usize>,
     /// How many drafts a step carries: `adaptive`, as many as pay by what steps have cost and drafts have brought so far, or
