@@ -46,8 +46,11 @@ impl Target {
     /// # Errors
     /// The target and the folder.
     pub(crate) fn outside_model(&self, folder: &Path) -> Result<(), CliError> {
+        // What exists there may be loaded; a new name beside it is none of the model's files.
+        let below = |folder: PathBuf| self.file.exists() && self.file.starts_with(folder);
+        let below = folder.canonicalize().is_ok_and(below);
         let mut entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        if entries.any(|entry| self.is(&entry.path())) {
+        if below || entries.any(|entry| self.is(&entry.path())) {
             let reason = format!("is a file of the model `{}`", folder.display());
             return Err(CliError::file(&self.given, reason));
         }
