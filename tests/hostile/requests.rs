@@ -395,7 +395,54 @@ fn prompts() -> Vec<Case> {
         ),
         logits("logits of nothing", "", &[], &["--ids"]),
     ]);
+    cases.extend(overwritten());
     cases
+}
+
+/// Outputs that are something the command reads.
+fn overwritten() -> Vec<Case> {
+    let with_prompt = |here: &Path| {
+        model(here);
+        write(&here.join("prompt"), b"hello");
+        link(&here.join("model/model.onnx.data"), &here.join("link"));
+    };
+    let logits = |out: &str, words: &[&str]| {
+        let args = [
+            "logits",
+            "--model",
+            "{here}/model",
+            "--ids",
+            "5,6",
+            "--out",
+            out,
+        ];
+        let name = format!("logits over an input: {out}");
+        Case::new(name, "pawl", &args, words, with_prompt)
+    };
+    let trace = |out: &str, words: &[&str]| {
+        let more = ["--prompt-file", "{here}/prompt", "--trace", out];
+        let name = format!("a trace over an input: {out}");
+        Case::generate(name, &more, words, with_prompt)
+    };
+    vec![
+        logits(
+            "{here}/model/model.onnx",
+            &["{here}/model/model.onnx", "is a file of the model"],
+        ),
+        logits(
+            "{here}/link",
+            &["{here}/link", "is a file of the model", "{here}/model"],
+        ),
+        trace(
+            "{here}/model/genai_config.json",
+            &[
+                "genai_config.json",
+                "is a file of the model",
+                "{here}/model",
+            ],
+        ),
+        trace("{here}/prompt", &["{here}/prompt", "is the prompt file"]),
+    ]
 }
 
 fn long_by_one() -> String {

@@ -244,8 +244,8 @@ fn command(case: &Case, world: &Path, temporary: &Path) -> Command {
         ADDRESS_SPACE >> 10
     );
     if let Some(bytes) = case.disk {
-        // A write beyond the bound is then an error, as on a full disk, and not a signal.
-        script += &format!("trap '' XFSZ; ulimit -f {}; ", bytes.div_ceil(512));
+        // The tool has to make an error, as on a full disk, of the signal that a write beyond the bound sends.
+        script += &format!("ulimit -f {}; ", bytes.div_ceil(512));
     }
     script += "exec \"$0\" \"$@\"";
     if case.output == Output::Closed {

@@ -29,6 +29,7 @@ const FAILED: u8 = 2;
 const READER_GONE: u8 = 141;
 
 fn main() -> ExitCode {
+    signals::fail_large_writes();
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(answer) => return tell(&answer),

@@ -1,6 +1,8 @@
 //! Signals that end the process: what is staged goes first.
 
 use pawl_builder::Interrupt;
+#[cfg(unix)]
+use std::sync::{Arc, atomic::AtomicBool};
 
 /// Removes what is staged and ends the process with 128 plus the number of the signal, once one of SIGHUP, SIGINT and
 /// SIGTERM comes. Those that were ignored when the process started stay ignored: `nohup` and shells that start
@@ -28,6 +30,14 @@ pub(crate) fn watch(interrupt: &Interrupt) -> std::io::Result<()> {
         .name("signals".to_owned())
         .spawn(end)?;
     Ok(())
+}
+
+/// Makes a write beyond the bound on file sizes fail, as on a full disk, instead of ending the process with what it staged
+/// left behind.
+pub(crate) fn fail_large_writes() {
+    // Where no handler can be set, the signal ends the process as before.
+    #[cfg(unix)]
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::<AtomicBool>::default());
 }
 
 /// Where there are no such signals, the next build to the same output removes what was staged.

@@ -152,6 +152,10 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let requests = args.prompts.requests(&args.model, args.chat)?;
     // Known now, not after an hour.
     let trace = args.trace.as_deref().map(Target::new).transpose()?;
+    if let Some(trace) = &trace {
+        trace.outside_model(&args.model)?;
+        trace.none_of(args.prompts.files())?;
+    }
     let model = args.load.load(&args.model)?;
     let plan = model.memory_plan().to_string();
     // Whoever gives prompts by the thousand has them all queue.

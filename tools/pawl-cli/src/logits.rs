@@ -35,6 +35,7 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let target = Target::new(&args.out)?;
+    target.outside_model(&args.model)?;
     let mut model = args.load.load(&args.model)?;
     let options = EvaluateOptions::default().chunk(args.chunk);
     let found = model.evaluate(&[&args.ids.0], &options)?;

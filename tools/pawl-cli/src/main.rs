@@ -44,7 +44,19 @@ enum Command {
     Trace(trace::Args),
 }
 
+/// Makes a write beyond the bound on file sizes fail, as on a full disk, instead of ending the process with a partial file
+/// left behind.
+fn fail_large_writes() {
+    // Where no handler can be set, the signal ends the process as before.
+    #[cfg(unix)]
+    let _ = signal_hook::flag::register(
+        signal_hook::consts::SIGXFSZ,
+        std::sync::Arc::<std::sync::atomic::AtomicBool>::default(),
+    );
+}
+
 fn main() -> ExitCode {
+    fail_large_writes();
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(answer) => return tell(&answer),

@@ -41,6 +41,36 @@ impl Target {
         other.canonicalize().is_ok_and(|other| other == self.file)
     }
 
+    /// Refuses a target that the command reads: a file of the model folder, or one that such a file links to.
+    ///
+    /// # Errors
+    /// The target and the folder.
+    pub(crate) fn outside_model(&self, folder: &Path) -> Result<(), CliError> {
+        // What exists there may be loaded; a new name beside it is none of the model's files.
+        let below = |folder: PathBuf| self.file.exists() && self.file.starts_with(folder);
+        let below = folder.canonicalize().is_ok_and(below);
+        let mut entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        if below || entries.any(|entry| self.is(&entry.path())) {
+            let reason = format!("is a file of the model `{}`", folder.display());
+            return Err(CliError::file(&self.given, reason));
+        }
+        Ok(())
+    }
+
+    /// Refuses a target that is one of the files with prompts.
+    ///
+    /// # Errors
+    /// The target and the file.
+    pub(crate) fn none_of(&self, prompts: &[PathBuf]) -> Result<(), CliError> {
+        match prompts.iter().find(|prompt| self.is(prompt)) {
+            Some(prompt) => {
+                let reason = format!("is the prompt file `{}`", prompt.display());
+                Err(CliError::file(&self.given, reason))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Writes beside the target first, so that a failed write leaves an older file whole.
     ///
     /// # Errors
@@ -60,8 +90,13 @@ impl Target {
         &self,
         write: impl FnOnce(&Path) -> Result<(), E>,
     ) -> Result<(), CliError> {
-        let partial = self.beside()?.into_temp_path();
+        let (made, partial) = self.beside()?.into_parts();
+        // The function may put a file of its own there, which others could not read.
+        let permissions = made.metadata().map(|made| made.permissions());
+        drop(made);
         write(&partial).map_err(|error| CliError::file(&self.given, error))?;
+        let permitted = permissions.and_then(|like| std::fs::set_permissions(&partial, like));
+        permitted.map_err(|error| CliError::file(&self.given, error))?;
         self.keep(partial)
     }
 

@@ -23,6 +23,11 @@ pub(crate) struct PromptArgs {
 }
 
 impl PromptArgs {
+    /// The files that prompts are read from.
+    pub(crate) fn files(&self) -> &[PathBuf] {
+        &self.prompt_file
+    }
+
     /// One request per prompt. With `chat`, texts become the user's message of the model's chat template.
     pub(crate) fn requests(&self, model: &Path, chat: bool) -> Result<Vec<Request>, CliError> {
         if chat && !self.ids.is_empty() {

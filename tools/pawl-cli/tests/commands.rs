@@ -143,6 +143,26 @@ fn logits_are_written_whole_or_not_at_all() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
+#[cfg(unix)]
+#[test]
+fn what_is_written_has_the_mode_of_any_new_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let mode = |name: &str| std::fs::metadata(at(name)).unwrap().permissions().mode();
+    std::fs::write(at("plain"), "").unwrap();
+    let (logits, trace) = (at("logits"), at("trace"));
+    let (model, out) = (model().to_str().unwrap(), logits.to_str().unwrap());
+    let output = pawl(&["logits", "--model", model, "--ids", "1,2", "--out", out]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let trace = ["--ids", "1,2", "--trace", trace.to_str().unwrap()];
+    let output = generate(&[&trace[..], &["--max-new-tokens", "2"]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for name in ["logits", "trace"] {
+        assert_eq!(mode(name), mode("plain"), "{name}");
+    }
+}
+
 #[test]
 fn bad_input_is_refused_by_name() {
     let empty = tempfile::tempdir().unwrap();
