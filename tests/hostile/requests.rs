@@ -405,6 +405,8 @@ fn overwritten() -> Vec<Case> {
         model(here);
         write(&here.join("prompt"), b"hello");
         link(&here.join("model/model.onnx.data"), &here.join("link"));
+        fs::create_dir(here.join("model/more")).unwrap();
+        write(&here.join("model/more/file"), b"{}");
     };
     let logits = |out: &str, words: &[&str]| {
         let args = [
@@ -432,6 +434,10 @@ fn overwritten() -> Vec<Case> {
         logits(
             "{here}/link",
             &["{here}/link", "is a file of the model", "{here}/model"],
+        ),
+        trace(
+            "{here}/model/more/file",
+            &["{here}/model/more/file", "is a file of the model"],
         ),
         trace(
             "{here}/model/genai_config.json",

@@ -3,7 +3,7 @@
 //! The ONNX Runtime library is checked, the export is built into a staging folder, verified by opening
 //! it in ONNX Runtime, and only then published. Exit codes: 0 when the model is at its destination, 2
 //! when anything was refused or failed, 128 plus the number of the signal (130, 143, 129) after SIGINT,
-//! SIGTERM or SIGHUP. Whenever it is not 0, nothing was left behind and an existing output is as it was.
+//! SIGTERM or SIGHUP that came before that. Whenever it is not 0, nothing was left behind and an existing output is as it was.
 //! Only a build that is killed outright leaves a hidden staging folder, which the next build to the same
 //! output removes.
 
@@ -14,6 +14,7 @@ mod signals;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::PoisonError;
 
 use args::Args;
 use clap::Parser;
@@ -90,12 +91,16 @@ enum Failure {
 }
 
 fn run(request: &BuildRequest) -> Result<Done, Failure> {
-    signals::watch(&request.interrupt).map_err(Failure::Signals)?;
+    let published = signals::Published::default();
+    signals::watch(&request.interrupt, &published).map_err(Failure::Signals)?;
     // An export may take an hour; that it cannot be verified is known before.
     check_library(None)?;
     let staged = build(request, &mut Bar::default())?;
     let verified = verify(staged.path(), &VerifyOptions::new())?;
+    let mut done = published.lock().unwrap_or_else(PoisonError::into_inner);
     let (output, report) = staged.publish()?;
+    *done = true;
+    drop(done);
     Ok(Done {
         output,
         report,

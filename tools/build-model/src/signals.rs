@@ -1,14 +1,19 @@
 //! Signals that end the process: what is staged goes first.
 
 use pawl_builder::Interrupt;
+use std::sync::{Arc, Mutex};
 #[cfg(unix)]
-use std::sync::{Arc, atomic::AtomicBool};
+use std::sync::{PoisonError, atomic::AtomicBool};
+
+/// Whether the model is at its destination. Locked while it is moved there, so that a signal never reads it half done.
+pub(crate) type Published = Arc<Mutex<bool>>;
 
 /// Removes what is staged and ends the process with 128 plus the number of the signal, once one of SIGHUP, SIGINT and
 /// SIGTERM comes. Those that were ignored when the process started stay ignored: `nohup` and shells that start
-/// background work set them so.
+/// background work set them so. Once the model is published, the first signal lets the report be printed and a second one
+/// ends the process as the success it is.
 #[cfg(unix)]
-pub(crate) fn watch(interrupt: &Interrupt) -> std::io::Result<()> {
+pub(crate) fn watch(interrupt: &Interrupt, published: &Published) -> std::io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     use signal_hook::iterator::Signals;
 
@@ -18,12 +23,18 @@ pub(crate) fn watch(interrupt: &Interrupt) -> std::io::Result<()> {
         .into_iter()
         .filter(|signal| ignored >> (signal - 1) & 1 == 0);
     let mut signals = Signals::new(watched)?;
-    let interrupt = interrupt.clone();
+    let (interrupt, published) = (interrupt.clone(), Published::clone(published));
     let end = move || {
-        if let Some(signal) = signals.forever().next() {
+        let mut reporting = false;
+        for signal in signals.forever() {
             interrupt.stop();
+            let published = *published.lock().unwrap_or_else(PoisonError::into_inner);
+            if published && !reporting {
+                reporting = true;
+                continue;
+            }
             // Destructors of libraries must not run while another thread is inside of them.
-            signal_hook::low_level::exit(128 + signal);
+            signal_hook::low_level::exit(if published { 0 } else { 128 + signal });
         }
     };
     std::thread::Builder::new()
@@ -42,7 +53,7 @@ pub(crate) fn fail_large_writes() {
 
 /// Where there are no such signals, the next build to the same output removes what was staged.
 #[cfg(not(unix))]
-pub(crate) fn watch(_: &Interrupt) -> std::io::Result<()> {
+pub(crate) fn watch(_: &Interrupt, _: &Published) -> std::io::Result<()> {
     Ok(())
 }
 

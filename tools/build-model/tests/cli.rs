@@ -438,6 +438,37 @@ fn an_interrupted_build_leaves_nothing_and_exits_as_shells_expect() {
     }
 }
 
+/// The report waits for a reader, so the process is caught after it has published.
+#[cfg(unix)]
+#[test]
+fn a_signal_after_the_model_is_in_place_does_not_make_a_failure_of_it() {
+    use std::io::{Read, Write};
+    if ignored(15) {
+        eprintln!("skipped: SIGTERM is ignored here");
+        return;
+    }
+    let world = world();
+    let output = world.path().join("out");
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    let mut build = command(&shipped(), &output, &[]);
+    build.stdout(writer.try_clone().unwrap());
+    let full = std::thread::spawn(move || writer.write_all(&[b' '; 1 << 20]).unwrap());
+    let mut child = build.stderr(Stdio::null()).spawn().unwrap();
+    drop(build);
+    // Only the output: what was staged is gone too.
+    while names(world.path()) != ["out"] {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let kill = format!("kill -TERM {}; sleep 0.2", child.id());
+    Command::new("sh").args(["-c", &kill]).status().unwrap();
+    let mut said = Vec::new();
+    reader.read_to_end(&mut said).unwrap();
+    full.join().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(said.len() > 1 << 20, "the report is printed");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_signal_that_was_ignored_at_the_start_does_not_end_a_build() {
