@@ -14,9 +14,8 @@ use std::path::Path;
 use std::process::Command;
 
 /// Tests of the package `pawl`: kernels, pools, transactions, and what owns memory.
-const UNITS: [&str; 7] = [
+const UNITS: [&str; 6] = [
     "kernels::",
-    "device::",
     "kv::",
     "state::",
     "txn::",
