@@ -32,12 +32,23 @@ enum Doing {
         request: Option<Canceller>,
         /// Whether Ctrl-C was pressed: whatever else the line asks for ends as it begins.
         cancelled: bool,
+        /// Whether that has ended anything.
+        ended: bool,
     },
 }
 
 impl Default for Doing {
     fn default() -> Self {
         Self::Waiting { pressed: false }
+    }
+}
+
+impl State {
+    /// Says what the next press does.
+    fn hint(&self) {
+        let mark = if self.person { "> " } else { "" };
+        let hint = "Ctrl-C again or Ctrl-D to leave";
+        let _ = write!(std::io::stderr(), "\n({hint})\n{mark}");
     }
 }
 
@@ -52,9 +63,21 @@ impl Interrupts {
         Ok(interrupts)
     }
 
-    /// A line is waited for.
+    /// A line is waited for. A press that came too late to end anything counts as one that comes now.
     pub(super) fn waiting(&self) {
-        self.state().doing = Doing::default();
+        let mut state = self.state();
+        let late = matches!(
+            state.doing,
+            Doing::Answering {
+                cancelled: true,
+                ended: false,
+                ..
+            }
+        );
+        state.doing = Doing::Waiting { pressed: late };
+        if late {
+            state.hint();
+        }
     }
 
     /// A line was typed.
@@ -62,14 +85,21 @@ impl Interrupts {
         self.state().doing = Doing::Answering {
             request: None,
             cancelled: false,
+            ended: false,
         };
     }
 
     /// A request of the line begins.
     pub(super) fn answering(&self, canceller: Canceller) {
-        if let Doing::Answering { request, cancelled } = &mut self.state().doing {
+        if let Doing::Answering {
+            request,
+            cancelled,
+            ended,
+        } = &mut self.state().doing
+        {
             if *cancelled {
                 canceller.cancel();
+                *ended = true;
             }
             *request = Some(canceller);
         }
@@ -84,17 +114,20 @@ impl Interrupts {
 
     fn press(&self) {
         let mut state = self.state();
-        let mark = if state.person { "> " } else { "" };
         match &mut state.doing {
-            Doing::Answering { request, cancelled } => {
+            Doing::Answering {
+                request,
+                cancelled,
+                ended,
+            } => {
                 *cancelled = true;
+                *ended |= request.is_some();
                 request.iter().for_each(Canceller::cancel);
             }
             Doing::Waiting { pressed: true } => std::process::exit(INTERRUPTED),
             Doing::Waiting { pressed } => {
                 *pressed = true;
-                let hint = "Ctrl-C again or Ctrl-D to leave";
-                let _ = write!(std::io::stderr(), "\n({hint})\n{mark}");
+                state.hint();
             }
         }
     }
