@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 
 use super::case::{Case, Output};
-use super::world::{edit, model, set, write};
+use super::world::{edit, model, model_of_nan, set, write};
 
 pub(crate) fn cases() -> Vec<Case> {
     [lines(), options(), models(), streams()].concat()
@@ -195,12 +195,7 @@ fn models() -> Vec<Case> {
             &[],
             "hello\n",
             &["prompt 0", "cannot draw a token"],
-            |here| {
-                model(here);
-                let path = here.join("model/model.onnx.data");
-                let bytes = fs::read(&path).unwrap();
-                write(&path, f32::NAN.to_le_bytes().repeat(bytes.len() / 4));
-            },
+            model_of_nan,
         ),
     ]
 }

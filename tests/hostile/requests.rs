@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::case::Case;
 use super::run;
-use super::world::{checkpoint, edit, link, model, set, write};
+use super::world::{checkpoint, edit, link, model, model_of_nan, set, write};
 
 pub(crate) fn cases() -> Vec<Case> {
     [options(), prompts(), bytes(), stops(), memory(), weights()].concat()
@@ -560,12 +560,7 @@ fn weights() -> Vec<Case> {
             "a model of NaN",
             &["--ids", "5,6"],
             &["prompt 0", "cannot draw a token"],
-            |here| {
-                model(here);
-                let path = here.join("model/model.onnx.data");
-                let bytes = fs::read(&path).unwrap();
-                write(&path, f32::NAN.to_le_bytes().repeat(bytes.len() / 4));
-            },
+            model_of_nan,
         )
         .coded(ErrorCode::StepFailed),
     ]

@@ -30,6 +30,14 @@ pub(crate) fn model(here: &Path) {
     write(&model.join("chat_template.jinja"), template);
 }
 
+/// The same with weights that compute nothing.
+pub(crate) fn model_of_nan(here: &Path) {
+    model(here);
+    let path = here.join("model/model.onnx.data");
+    let bytes = fs::read(&path).unwrap();
+    write(&path, f32::NAN.to_le_bytes().repeat(bytes.len() / 4));
+}
+
 /// An export for another provider at `{here}/model`, with graphs that commit.
 pub(crate) fn cuda_model(here: &Path) {
     static EXPORT: OnceLock<Export> = OnceLock::new();

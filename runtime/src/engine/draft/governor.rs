@@ -24,8 +24,6 @@ pub(in crate::engine) struct Governor {
     pace: Pace,
     /// Whether trees are on offer: those that gave less than chains are only now and then.
     trees: bool,
-    /// Whether there is a choice that neither stands nor was taken back.
-    open: bool,
 }
 
 /// What a published step cost, and what it drafted for the next one.
@@ -73,7 +71,6 @@ impl Governor {
             store,
             pace: Pace::default(),
             trees: true,
-            open: false,
         }
     }
 
@@ -101,7 +98,6 @@ impl Governor {
             });
             drawing.push(row);
         }
-        self.open = true;
         let choices = self.controller.choose(&batch);
         for (row, choice) in drawing.into_iter().zip(choices) {
             row.choice = self.translate(choice);
@@ -110,16 +106,12 @@ impl Governor {
 
     /// The step was published: what was decided stands.
     pub(super) fn settle(&mut self) {
-        if std::mem::take(&mut self.open) {
-            self.controller.settle();
-        }
+        self.controller.settle();
     }
 
     /// The step was discarded: its retry decides from where it did.
     pub(super) fn revert(&mut self) {
-        if std::mem::take(&mut self.open) {
-            self.controller.revert();
-        }
+        self.controller.revert();
     }
 
     /// The sources that the mode allows a request, the preferred first.

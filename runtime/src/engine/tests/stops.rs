@@ -6,8 +6,11 @@ use crate::error::ErrorCode;
 use crate::exec::{Decoder, Executor, Run};
 use crate::model::Model;
 use crate::request::{Request, SubmitError};
+use crate::speculate::{DraftPolicy, DraftSource};
 use crate::txn::Faults;
 use crate::txn::tests::fixture::Form;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 fn model(faults: &Faults) -> Model {
     stand_in::model(Form::Update(4), Law::Everything, faults)
@@ -50,41 +53,55 @@ fn failures_that_stay_end_every_request_and_spare_the_engine() {
     );
 }
 
+/// A model whose decoder is run by another one.
+fn run_by<E: Executor + 'static>(made: impl FnOnce(Decoder) -> E) -> Model {
+    let mut model = model(&Faults::default());
+    let (signature, state) = (
+        model.decoder.signature().clone(),
+        model.decoder.state().clone(),
+    );
+    model.decoder = Decoder::with(Box::new(made(model.decoder)), signature, state);
+    model
+}
+
+fn pass_on(decoder: &mut Decoder, run: Run<'_>) -> Result<(), String> {
+    let done = decoder.run(
+        run.inputs,
+        run.paged,
+        run.fixed,
+        run.capture,
+        run.outputs,
+        run.want_hidden,
+    );
+    done.map_err(|error| error.to_string())
+}
+
 /// Writes where nothing may be written.
 #[derive(Debug)]
 struct Vandal(Decoder);
 
 impl Executor for Vandal {
     fn execute(&mut self, run: Run<'_>) -> Result<(), String> {
-        let Run {
-            inputs,
-            paged,
-            fixed,
-            capture,
-            outputs,
-            want_hidden,
-            ..
-        } = run;
+        let Run { fixed, .. } = run;
         let zero_row = fixed[0].bank.shape()[0] - 1;
         let row = vec![1.0; fixed[0].bank.row_elements()];
-        let done = self
-            .0
-            .run(inputs, paged, fixed, capture, outputs, want_hidden);
+        let done = pass_on(
+            &mut self.0,
+            Run {
+                fixed: &mut *fixed,
+                ..run
+            },
+        );
         fixed[0].bank.write_row_f32(zero_row, &row).unwrap();
-        done.map_err(|error| error.to_string())
+        done
     }
 }
 
 #[test]
 fn an_engine_whose_state_contradicts_itself_stops() {
     for (audit, finishes) in [(true, false), (false, true)] {
-        let mut model = model(&Faults::default());
-        let (signature, state) = (
-            model.decoder.signature().clone(),
-            model.decoder.state().clone(),
-        );
-        model.decoder = Decoder::with(Box::new(Vandal(model.decoder)), signature, state);
-        let engine = Engine::new(model, &EngineOptions::default().audit(audit)).unwrap();
+        let options = EngineOptions::default().audit(audit);
+        let engine = Engine::new(run_by(Vandal), &options).unwrap();
         match engine.generate(request()) {
             Ok(_) => assert!(finishes),
             Err(error) => {
@@ -110,33 +127,62 @@ impl Executor for Panicking {
     fn execute(&mut self, run: Run<'_>) -> Result<(), String> {
         self.1 += 1;
         assert!(self.1 < 3, "broken on purpose");
-        let Run {
-            inputs,
-            paged,
-            fixed,
-            capture,
-            outputs,
-            want_hidden,
-            ..
-        } = run;
-        let done = self
-            .0
-            .run(inputs, paged, fixed, capture, outputs, want_hidden);
-        done.map_err(|error| error.to_string())
+        pass_on(&mut self.0, run)
     }
 }
 
 #[test]
 fn a_panic_of_the_thread_tells_callers_why() {
-    let mut model = model(&Faults::default());
-    let (signature, state) = (
-        model.decoder.signature().clone(),
-        model.decoder.state().clone(),
-    );
-    model.decoder = Decoder::with(Box::new(Panicking(model.decoder, 0)), signature, state);
+    let model = run_by(|decoder| Panicking(decoder, 0));
     let engine = Engine::new(model, &EngineOptions::default()).unwrap();
     let error = engine.generate(request()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::EngineStopped, "{error}");
     let why = error.to_string();
     assert!(why.contains("panicked: broken on purpose"), "{why}");
+}
+
+/// Holds the engine that asks it, and lets it wait until nobody else does.
+struct Holding {
+    _engine: Engine,
+    /// Goes after the engine.
+    _watch: Watch,
+    alone: Mutex<Receiver<()>>,
+}
+
+/// Tells whether it was dropped by a panic.
+struct Watch(Sender<bool>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.0.send(std::thread::panicking());
+    }
+}
+
+impl DraftSource for Holding {
+    fn propose(&self, _: &[u32], _: usize) -> Vec<u32> {
+        // An error once the sender is gone.
+        let _ = self.alone.lock().unwrap().recv();
+        Vec::new()
+    }
+}
+
+/// The last handle of an engine may go with a request that ends: the engine then shuts down as it does for any other.
+#[test]
+fn an_engine_may_be_dropped_on_its_own_thread() {
+    let options = EngineOptions::default().draft_policy(DraftPolicy::Fixed);
+    let engine = Engine::new(model(&Faults::default()), &options).unwrap();
+    let ((others, alone), (watch, panicked)) = (channel(), channel());
+    let holding = Holding {
+        _engine: engine.clone(),
+        _watch: Watch(watch),
+        alone: Mutex::new(alone),
+    };
+    let short = engine.submit(request().drafts(holding)).unwrap();
+    let long = request().max_new_tokens(200).ignore_eos(true);
+    let long = engine.submit(long).unwrap();
+    drop((engine, others));
+    short.wait().unwrap();
+    let error = long.wait().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::EngineStopped);
+    assert_eq!(panicked.recv(), Ok(false));
 }

@@ -136,3 +136,25 @@ impl Interrupts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A press while a line is followed that begins nothing is not lost: the next one leaves.
+    #[test]
+    fn a_press_that_ends_nothing_counts_at_the_prompt() {
+        let pressed = |interrupts: &Interrupts| match interrupts.state().doing {
+            Doing::Waiting { pressed } => pressed,
+            Doing::Answering { .. } => unreachable!("a line is waited for"),
+        };
+        let interrupts = Interrupts::default();
+        interrupts.typed();
+        interrupts.press();
+        interrupts.waiting();
+        assert!(pressed(&interrupts));
+        interrupts.typed();
+        interrupts.waiting();
+        assert!(!pressed(&interrupts));
+    }
+}
