@@ -1,8 +1,8 @@
 //! What drafts bring on the shipped checkpoint: every arm in turn, round after round, on the golden text prompts and on
 //! prompts of its own.
 //!
-//! `cargo bench -p pawl-tests --bench speculation [-- ROUNDS]` prints medians of decode time, ratios to `off`, and what a
-//! step took.
+//! `cargo bench -p pawl-tests --bench speculation [-- ROUNDS ARM...]` prints medians of decode time, ratios to `off`, and
+//! what a step took. Without arms' names it runs all of them.
 
 #![allow(
     clippy::indexing_slicing,
@@ -125,7 +125,8 @@ fn main() {
             ("greedy", SamplingParams::greedy()),
             ("temperature 0.8", SamplingParams::sampled(0.8).seed(1)),
         ] {
-            let mut arms = ARMS.map(|arm| Arm::new(&export, arm));
+            let named = ARMS.into_iter().filter(|(name, _, _)| is_named(&arguments, name));
+            let mut arms: Vec<_> = named.map(|arm| Arm::new(&export, arm)).collect();
             // Adaptive arms learn first; nobody's time counts.
             arms.iter_mut()
                 .for_each(|arm| arm.warm_up(&prompts, &params, new_tokens));
@@ -137,6 +138,13 @@ fn main() {
             report(&format!("{set}, {name}"), &arms);
         }
     }
+}
+
+/// Whether the command line asks for an arm: by its name, or by naming none. What is compared against always runs.
+fn is_named(arguments: &[String], name: &str) -> bool {
+    let named = |argument: &&String| ARMS.iter().any(|(name, _, _)| name == argument);
+    let mut names = arguments.iter().filter(named).peekable();
+    name == "off" || names.peek().is_none() || names.any(|argument| argument == name)
 }
 
 fn golden_prompts() -> Vec<Vec<u32>> {
