@@ -249,6 +249,16 @@ impl Buffer {
         self.as_bytes_mut()?.get_mut(range)
     }
 
+    /// Copies a row over another; nothing for memory of another device and for rows outside.
+    pub(crate) fn copy_row(&mut self, from: usize, to: usize) {
+        if let (Some(from), Some(to)) = (self.row_range(from), self.row_range(to))
+            && let Some(bytes) = self.as_bytes_mut()
+            && from.end.max(to.end) <= bytes.len()
+        {
+            bytes.copy_within(from, to.start);
+        }
+    }
+
     /// Where the bytes of a row lie.
     pub(crate) fn row_range(&self, row: usize) -> Option<std::ops::Range<usize>> {
         let size = self.row_elements.checked_mul(self.element.size())?;

@@ -13,7 +13,7 @@
 //!   looks back on, the matrix of a recurrent layer, the last token ids of a layer that hashes n-grams.
 //! * **Slot**: the place of one request in every fixed tensor: `Free`, `Reserved` by an admission, or `Committed`.
 //! * **Bank**: one of the two copies of a slot's row. The *active* bank holds the committed state; the *inactive* one is
-//!   free for the next step. The **zero row** is read by a request that has no state yet, and is never written. For
+//!   free for what the operators of the next step write. The **zero row** is read by a request that has no state yet, and is never written. For
 //!   a history of ids it is full of the id that stands for what lies before a text.
 //! * **Paged cache**: keys and values in blocks. A request's *block table* says which; its *committed length* says how
 //!   many positions are valid. What lies beyond is never read, so nothing needs to be rolled back.
@@ -48,13 +48,15 @@
 //!  run            -                                      inactive rows, checkpoints, positions beyond the lengths
 //!  accept         -                                      kept per row
 //!  validate       -                                      - (asks everybody, changes nothing)
-//!  prepare        -                                      partial rows: the state after `kept`, over the final one
-//!  publish        banks flip, tables and lengths grow,   -
-//!                 text and counters move
+//!  prepare        -                                      partial rows: checked, or made beside the old one by graphs
+//!  publish        partial rows: the state after `kept`,  -
+//!                 over the one before; other banks flip,
+//!                 tables and lengths grow, text and
+//!                 counters move
 //! ```
 //!
 //! Each phase consumes the one before (`Step<Reserved>` to `Step<Prepared>`), so no other order compiles. Publishing has
-//! no way to fail. Dropping a step in any phase frees its slots and blocks; nothing else had changed.
+//! no way to fail: what it computes reads memory that was checked and writes where nobody looks meanwhile. Dropping a step in any phase frees its slots and blocks; nothing else had changed.
 //!
 //! The phases are types of a file of their own, which is all that this example knows:
 //!
@@ -130,8 +132,8 @@
 //!   so it runs at most as many as checkpoints hold; its state is always made from them, also when all are kept.
 //! * **Full blocks** are shared and counted, the **block that is filled in part** is copied before the run (`B'`, `B"`), and
 //!   what a branch runs goes to blocks of its own. When the committed length is a multiple of the block, nothing is copied.
-//! * **Adoption**: `accept` names for every request one row and how many of its tokens are kept. Preparing makes that row's
-//!   state in the inactive bank, over the spine's final one. Publishing turns the blocks of a branch that won into the
+//! * **Adoption**: `accept` names for every request one row and how many of its tokens are kept. That row's state is made
+//!   like that of any partial row, whatever final state the spine wrote. Publishing turns the blocks of a branch that won into the
 //!   request's table, gives back the request's former tail, the spine's blocks and those of all other branches, and
 //!   allocates nothing: a `Candidate` owns its blocks until it is adopted or discarded, and builds with debug assertions
 //!   refuse one that is neither.
@@ -148,11 +150,15 @@
 //! series of states or a history is copied, the values of a convolution are appended, the transitions of Gated DeltaNet
 //! are replayed. Who does it depends on where the memory is (`state::commit`):
 //!
-//! * the **host**, over banks that it can reach, with the arithmetic of the operators. Every row of every tensor is made on
-//!   its own, from what nobody writes, so that threads share them in any order and leave the same bits;
+//! * the **host**, over banks that it can reach, with the arithmetic of the operators. It cannot fail, so it waits for
+//!   publication and then makes a state over the one before: the bank stays active, and memory passes through the processor
+//!   once instead of twice. An admission, which has no state of its own yet, is given the zero row's first. Every row of
+//!   every tensor is made on its own, from what nobody writes, so that threads share them in any order and leave the
+//!   same bits;
 //! * **commit graphs** elsewhere: one per kind and geometry of state, written by the builder, run once per tensor that
-//!   has partial rows, on the device that holds the bank. The bank is bound as input and output at once, all partial rows
-//!   of the step are committed in one run, and no other row is touched.
+//!   has partial rows, on the device that holds the bank. A graph may fail, so it runs before publication and writes the
+//!   inactive row. The bank is bound as input and output at once, all partial rows of the step are committed in one
+//!   run, and no other row is touched.
 //!
 //! What a graph makes is compared with what the host makes of the same transitions when an export is verified, on the CPU.
 //!

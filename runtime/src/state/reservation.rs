@@ -1,4 +1,4 @@
-//! One step's claim on fixed state: reserved, kept prefixes chosen, prepared in the inactive bank, published.
+//! One step's claim on fixed state: reserved, kept prefixes chosen, prepared, published.
 
 use super::capture::Take;
 use super::commit::Partial;
@@ -36,7 +36,8 @@ pub(super) struct ReservedRow {
     before: Option<Committed>,
     read: usize,
     write: usize,
-    write_bank: Bank,
+    /// The bank that is active once the step is published.
+    next: Bank,
     /// The row that writes its final state.
     pub(super) own: Run,
     /// Rows that only capture, in batch order after the own one.
@@ -68,6 +69,8 @@ struct Committed {
 pub(crate) struct StateReservation<'a> {
     pub(super) pool: &'a mut StatePool,
     pub(super) rows: Vec<ReservedRow>,
+    /// Of each tensor, once the step is prepared: the rows whose state is not the one that the operator wrote.
+    partial: Vec<Vec<Partial>>,
 }
 
 /// The fixed-state inputs of the graph, one entry per row of the batch.
@@ -103,6 +106,7 @@ impl<'a> StateReservation<'a> {
         let mut reservation = Self {
             pool,
             rows: reserved,
+            partial: Vec::new(),
         };
         reservation.poison();
         Ok(reservation)
@@ -211,6 +215,32 @@ impl<'a> StateReservation<'a> {
         }
     }
 
+    /// Decides, for a step that is prepared, which bank each partial row leaves active. A state that is made over the one
+    /// before stays where that is; one of an admission, which the host makes, finds it there.
+    fn settle_places(&mut self) {
+        let in_place = self.pool.committer.is_in_place();
+        let takes = |row: usize| {
+            self.partial
+                .iter()
+                .flatten()
+                .any(|partial| partial.write == row)
+        };
+        for row in &mut self.rows {
+            match row.before {
+                Some(before) if takes(row.read) => row.next = before.active,
+                None if in_place && takes(row.write) => {
+                    let banks = self
+                        .pool
+                        .buffers
+                        .iter_mut()
+                        .map(|buffers| &mut buffers.bank);
+                    banks.for_each(|bank| bank.copy_row(row.read, row.write));
+                }
+                _ => {}
+            }
+        }
+    }
+
     fn check_row(&self, index: usize, row: &ReservedRow) -> Result<(), StateError> {
         let entry = self.pool.entry(row.request, row.handle)?;
         let now = match entry.slot {
@@ -275,19 +305,35 @@ impl Participant for StateReservation<'_> {
     }
 
     fn prepare(&mut self) -> Result<(), ParticipantError> {
-        let rows = self.batch_rows();
+        let (rows, in_place) = (self.batch_rows(), self.pool.committer.is_in_place());
         let pool = &mut *self.pool;
-        let partial = |tensor| partial_rows(tensor, &self.rows);
+        let partial = |tensor| partial_rows(tensor, &self.rows, in_place);
         let partial: Vec<_> = pool.tensors.iter().map(partial).collect::<Result<_, _>>()?;
         if partial.iter().any(|rows| !rows.is_empty()) {
-            let rows = (rows, partial.as_slice());
-            pool.committer
-                .commit(&pool.tensors, rows, &mut pool.buffers)?;
+            let StatePool {
+                committer,
+                tensors,
+                buffers,
+                ..
+            } = pool;
+            committer.prepare(tensors, (rows, &partial), buffers)?;
+            self.partial = partial;
+            self.settle_places();
         }
         Ok(())
     }
 
     fn publish(&mut self, _permit: &Permit) {
+        let rows = self.batch_rows();
+        let StatePool {
+            committer,
+            tensors,
+            buffers,
+            ..
+        } = &mut *self.pool;
+        if !self.partial.is_empty() {
+            committer.publish(tensors, (rows, &self.partial), buffers);
+        }
         for row in &self.rows {
             let before = row
                 .before
@@ -295,7 +341,7 @@ impl Participant for StateReservation<'_> {
             if let Some(entry) = self.pool.entries.get_mut(row.handle.index) {
                 entry.slot = Slot::Committed {
                     request: row.request,
-                    active: row.write_bank,
+                    active: row.next,
                     tokens: before.0 + row.kept.map_or(row.winning().tokens, NonZeroUsize::get),
                     version: before.1.wrapping_add(1),
                 };
@@ -410,15 +456,15 @@ fn claimed(
     pool: &StatePool,
     row: &FixedRow,
     handle: SlotHandle,
-    (before, read, write_bank): (Option<Committed>, usize, Bank),
+    (before, read, next): (Option<Committed>, usize, Bank),
 ) -> ReservedRow {
     ReservedRow {
         handle,
         request: row.request,
         before,
         read,
-        write: pool.layout.row(write_bank, handle.index),
-        write_bank,
+        write: pool.layout.row(next, handle.index),
+        next,
         own: Run {
             tokens: row.tokens.get(),
             captured: row.captured,
@@ -431,7 +477,13 @@ fn claimed(
 }
 
 /// The rows whose state the operator of a tensor did not write, and where it comes from.
-fn partial_rows(tensor: &Tensor, rows: &[ReservedRow]) -> Result<Vec<Partial>, StateError> {
+/// With `in_place` it is made where a resident has it; what an admission reads is read by all, so its place is the other
+/// bank in any case.
+fn partial_rows(
+    tensor: &Tensor,
+    rows: &[ReservedRow],
+    in_place: bool,
+) -> Result<Vec<Partial>, StateError> {
     let mut partial = Vec::new();
     let mut first = 0;
     for (index, row) in rows.iter().enumerate() {
@@ -444,7 +496,10 @@ fn partial_rows(tensor: &Tensor, rows: &[ReservedRow]) -> Result<Vec<Partial>, S
             partial.push(Partial {
                 batch,
                 read: row.read,
-                write: row.write,
+                write: match in_place && row.before.is_some() {
+                    true => row.read,
+                    false => row.write,
+                },
                 take,
             });
         }

@@ -21,6 +21,12 @@ impl Permit {
     pub(super) fn between_steps() -> Self {
         Self(())
     }
+
+    /// To publish a participant that a test drives by itself.
+    #[cfg(test)]
+    pub(crate) fn of_a_test() -> Self {
+        Self(())
+    }
 }
 
 /// Something that changes with a committed step, and only with one.

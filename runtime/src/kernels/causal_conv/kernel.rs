@@ -271,31 +271,45 @@ fn capture(step: &Step<'_>, row: usize, padded: &Padded<'_>) {
     }
 }
 
-/// The state after the first `kept` captured tokens: `state` with their samples appended.
+/// Appends the samples of the first `kept` captured tokens to a state, which then ends with the latest of them.
 ///
-/// `state` and `into` are `[channels, width - 1]`; `samples(t)` is the captured `[channels]` of local
-/// token `t`. The copy is exact.
+/// `state` is `[channels, width - 1]`; `samples(t)` is the captured `[channels]` of local token `t`. The copy is exact.
 pub(crate) fn replay<'s>(
-    state: &[f32],
     channels: usize,
     samples: impl Fn(usize) -> &'s [f32],
     kept: usize,
-    into: &mut [f32],
+    state: &mut [f32],
 ) {
     let before = (state.len() / channels.max(1)).max(1);
-    for age in 0..before {
-        let at = age + kept;
-        if at < before {
-            for (to, from) in into
-                .chunks_exact_mut(before)
-                .zip(state.chunks_exact(before))
-            {
-                to[age] = from[at];
+    // The widths there are in practice have loops of their own.
+    match (before, kept.min(before)) {
+        (3, 1) => append::<3, 1>(samples, kept, state),
+        (3, 2) => append::<3, 2>(samples, kept, state),
+        (3, 3) => append::<3, 3>(samples, kept, state),
+        (_, fresh) => {
+            for (channel, state) in state.chunks_exact_mut(before).enumerate() {
+                state.copy_within(fresh.., 0);
+                for (age, t) in (before - fresh..before).zip(kept - fresh..) {
+                    state[age] = samples(t)[channel];
+                }
             }
-        } else {
-            for (to, &sample) in into.chunks_exact_mut(before).zip(samples(at - before)) {
-                to[age] = sample;
-            }
+        }
+    }
+}
+
+/// As [`replay`], where a channel keeps `BEFORE` samples of which the last `FRESH` are new.
+fn append<'s, const BEFORE: usize, const FRESH: usize>(
+    samples: impl Fn(usize) -> &'s [f32],
+    kept: usize,
+    state: &mut [f32],
+) {
+    let (state, _) = state.as_chunks_mut::<BEFORE>();
+    let fresh: [&[f32]; FRESH] =
+        std::array::from_fn(|index| &samples(kept - FRESH + index)[..state.len()]);
+    for (channel, state) in state.iter_mut().enumerate() {
+        state.copy_within(FRESH.., 0);
+        for (age, fresh) in (BEFORE - FRESH..).zip(fresh) {
+            state[age] = fresh[channel];
         }
     }
 }

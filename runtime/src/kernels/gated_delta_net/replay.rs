@@ -10,24 +10,22 @@ use super::super::isa::{Isa, Level, versioned};
 use super::layout::{Decay, Heads};
 use std::ops::Range;
 
-/// The state after the first `kept` captured transitions, with the arithmetic of the recurrence.
+/// Takes a state through the first `kept` captured transitions, with the arithmetic of the recurrence.
 ///
-/// `state` and `into` are `[values, value_dim, key_dim]`; `transitions(t)` is the captured transition
-/// of local token `t`, laid out as [`Heads::transition_of`] says. State is read and written once, however
-/// many transitions there are: it is what there is most of.
+/// `state` is `[values, value_dim, key_dim]`; `transitions(t)` is the captured transition of local token `t`, laid out as
+/// [`Heads::transition_of`] says. State is read and written once, however many transitions there are, and where it is:
+/// it is what there is most of, and a second place for it would have to be fetched to be written.
 pub(crate) fn replay<'s>(
     (heads, decay): (Heads, Decay),
-    state: &[f32],
     transitions: impl Fn(usize) -> &'s [f32],
     kept: usize,
-    into: &mut [f32],
+    state: &mut [f32],
 ) {
     let level = Level::best();
     let layout = heads.transition_of(decay);
     let len = heads.head_state();
     let mut steps = Vec::with_capacity(kept);
-    let states = into.chunks_exact_mut(len).zip(state.chunks_exact(len));
-    for (head, (into, state)) in states.enumerate() {
+    for (head, state) in state.chunks_exact_mut(len).enumerate() {
         steps.clear();
         steps.extend((0..kept).map(|t| {
             let transition = transitions(t);
@@ -38,13 +36,12 @@ pub(crate) fn replay<'s>(
             }
         }));
         let path = Path {
-            state,
             steps: &steps,
             key_dim: heads.key_dim,
         };
         match decay {
-            Decay::PerHead => replay_head(level, path, into),
-            Decay::PerKey => replay_columns(level, path, into),
+            Decay::PerHead => replay_head(level, path, state),
+            Decay::PerKey => replay_columns(level, path, state),
         }
     }
 }
@@ -59,55 +56,132 @@ struct Transition<'a> {
     delta: &'a [f32],
 }
 
-/// The state of one head, `[value_dim, key_dim]`, and what happens to it.
+/// What happens to the state of one head, `[value_dim, key_dim]`.
 #[derive(Clone, Copy)]
 struct Path<'a> {
-    state: &'a [f32],
     steps: &'a [Transition<'a>],
     key_dim: usize,
 }
 
-versioned!(fn replay_head(path: Path<'_>, into: &mut [f32]) => head_body);
+versioned!(fn replay_head(path: Path<'_>, state: &mut [f32]) => head_body);
 
-versioned!(fn replay_columns(path: Path<'_>, into: &mut [f32]) => columns_body);
+versioned!(fn replay_columns(path: Path<'_>, state: &mut [f32]) => columns_body);
 
 #[inline(always)]
-fn head_body<I: Isa>(isa: I, path: Path<'_>, into: &mut [f32]) {
-    replay_rows::<I, false>(isa, path, into);
+fn head_body<I: Isa>(isa: I, path: Path<'_>, state: &mut [f32]) {
+    replay_rows::<I, false>(isa, path, state);
 }
 
 #[inline(always)]
-fn columns_body<I: Isa>(isa: I, path: Path<'_>, into: &mut [f32]) {
-    replay_rows::<I, true>(isa, path, into);
+fn columns_body<I: Isa>(isa: I, path: Path<'_>, state: &mut [f32]) {
+    replay_rows::<I, true>(isa, path, state);
 }
 
 /// Vectors of a row handled together. Rows follow one another, so that memory is read and written as it lies there: the
 /// caches fetch ahead of nothing else, and a state is in none of them that are near.
 const TOGETHER: usize = 4;
 
-/// Floats that are asked for ahead of the ones in hand: 2 KiB, some ten cache misses at the pace of a commit.
-const AHEAD: usize = 512;
+/// Floats that are asked for ahead of the ones in hand: 8 KiB, two pages, which is further than the caches fetch ahead by
+/// themselves.
+const AHEAD: usize = 2048;
 /// Floats of a cache line.
 const LINE: usize = 16;
 
 #[inline(always)]
-fn replay_rows<I: Isa, const PER_KEY: bool>(isa: I, path: Path<'_>, into: &mut [f32]) {
+fn replay_rows<I: Isa, const PER_KEY: bool>(isa: I, path: Path<'_>, state: &mut [f32]) {
+    // Blocks of sixteen registers, where there are twice as many.
+    match (path.key_dim / I::LANES, path.key_dim % I::LANES) {
+        (4, 0) if I::WIDE => replay_blocks::<I, 4, 4, PER_KEY>(isa, path, state),
+        (8, 0) if I::WIDE => replay_blocks::<I, 2, 8, PER_KEY>(isa, path, state),
+        _ => replay_each::<I, PER_KEY>(isa, path, (0, state)),
+    }
+}
+
+/// `ROWS` rows at a time, of `VECTORS` vectors each: keys are read once for all of them.
+#[inline(always)]
+fn replay_blocks<I: Isa, const ROWS: usize, const VECTORS: usize, const PER_KEY: bool>(
+    isa: I,
+    path: Path<'_>,
+    state: &mut [f32],
+) {
+    let (first, size) = (state.len() / path.key_dim, ROWS * path.key_dim);
+    let mut blocks = state.chunks_exact_mut(size);
+    for (block, state) in blocks.by_ref().enumerate() {
+        advance_block::<I, ROWS, VECTORS, PER_KEY>(isa, path.steps, block * ROWS, state);
+    }
+    let rest = blocks.into_remainder();
+    replay_each::<I, PER_KEY>(isa, path, (first - first % ROWS, rest));
+}
+
+/// Takes a block of rows, from row `row` of the head on, through all steps.
+#[inline(always)]
+fn advance_block<I: Isa, const ROWS: usize, const VECTORS: usize, const PER_KEY: bool>(
+    isa: I,
+    steps: &[Transition<'_>],
+    row: usize,
+    state: &mut [f32],
+) {
+    fetch_ahead(isa, state);
+    let at = |r: usize, v: usize| (r * VECTORS + v) * I::LANES..(r * VECTORS + v + 1) * I::LANES;
+    let mut states = [[isa.splat(0.0); VECTORS]; ROWS];
+    for (r, row) in states.iter_mut().enumerate() {
+        for (v, s) in row.iter_mut().enumerate() {
+            *s = isa.get(&state[at(r, v)]);
+        }
+    }
+    for step in steps {
+        let mut deltas = [isa.splat(0.0); ROWS];
+        for (r, delta) in deltas.iter_mut().enumerate() {
+            *delta = isa.splat(step.delta[row + r]);
+        }
+        for v in 0..VECTORS {
+            let key = isa.get(&step.key[at(0, v)]);
+            let decay = match PER_KEY {
+                true => isa.get(&step.decay[at(0, v)]),
+                false => isa.splat(step.decay[0]),
+            };
+            for r in 0..ROWS {
+                states[r][v] = isa.mul_add(key, deltas[r], isa.mul(states[r][v], decay));
+            }
+        }
+    }
+    for (r, row) in states.iter().enumerate() {
+        for (v, s) in row.iter().enumerate() {
+            isa.set(&mut state[at(r, v)], *s);
+        }
+    }
+}
+
+/// Asks for what comes after these floats.
+#[inline(always)]
+fn fetch_ahead<I: Isa>(isa: I, state: &[f32]) {
+    for line in (AHEAD..AHEAD + state.len()).step_by(LINE) {
+        isa.fetch(state.as_ptr().wrapping_add(line));
+    }
+}
+
+/// Rows of any length, of which the first is row `first` of the head.
+#[inline(always)]
+fn replay_each<I: Isa, const PER_KEY: bool>(
+    isa: I,
+    path: Path<'_>,
+    (first, state): (usize, &mut [f32]),
+) {
     let (dim, lanes) = (path.key_dim, I::LANES);
     let vectors = dim / lanes;
     let together = vectors - vectors % TOGETHER;
-    let rows = path.state.chunks_exact(dim).zip(into.chunks_exact_mut(dim));
-    for (row, (state, into)) in rows.enumerate() {
+    for (row, state) in (first..).zip(state.chunks_exact_mut(dim)) {
         for vector in (0..together).step_by(TOGETHER) {
             let at = vector * lanes..(vector + TOGETHER) * lanes;
-            advance::<I, TOGETHER, PER_KEY>(isa, path.steps, (row, at), state, into);
+            advance::<I, TOGETHER, PER_KEY>(isa, path.steps, (row, at), state);
         }
         for vector in together..vectors {
             let at = vector * lanes..(vector + 1) * lanes;
-            advance::<I, 1, PER_KEY>(isa, path.steps, (row, at), state, into);
+            advance::<I, 1, PER_KEY>(isa, path.steps, (row, at), state);
         }
         if vectors * lanes < dim {
             let at = vectors * lanes..dim;
-            advance::<I, 1, PER_KEY>(isa, path.steps, (row, at), state, into);
+            advance::<I, 1, PER_KEY>(isa, path.steps, (row, at), state);
         }
     }
 }
@@ -118,17 +192,12 @@ fn advance<I: Isa, const V: usize, const PER_KEY: bool>(
     isa: I,
     steps: &[Transition<'_>],
     (row, at): (usize, Range<usize>),
-    state: &[f32],
-    into: &mut [f32],
+    state: &mut [f32],
 ) {
-    let (state, into) = (&state[at.clone()], &mut into[at.clone()]);
-    for line in (AHEAD..AHEAD + state.len()).step_by(LINE) {
-        isa.fetch(
-            state.as_ptr().wrapping_add(line),
-            into.as_ptr().wrapping_add(line),
-        );
-    }
-    let part = |v: usize| v * I::LANES..state.len().min((v + 1) * I::LANES);
+    let state = &mut state[at.clone()];
+    fetch_ahead(isa, state);
+    let len = state.len();
+    let part = |v: usize| v * I::LANES..len.min((v + 1) * I::LANES);
     let mut states = [isa.splat(0.0); V];
     for (v, s) in states.iter_mut().enumerate() {
         *s = isa.get(&state[part(v)]);
@@ -145,7 +214,7 @@ fn advance<I: Isa, const V: usize, const PER_KEY: bool>(
         }
     }
     for (v, s) in states.into_iter().enumerate() {
-        isa.set(&mut into[part(v)], s);
+        isa.set(&mut state[part(v)], s);
     }
 }
 
@@ -164,6 +233,9 @@ mod tests {
             (4, 16, 3),
             (9, 37, 8),
             (6, 64, 11),
+            (8, 64, 3),
+            (5, 128, 2),
+            (3, 256, 4),
         ] {
             let state = random.floats(value_dim * key_dim, 1.0);
             let decays = if PER_KEY { key_dim } else { 1 };
@@ -176,13 +248,12 @@ mod tests {
             };
             let steps: Vec<Transition<'_>> = parts.iter().map(step).collect();
             let path = Path {
-                state: &state,
                 steps: &steps,
                 key_dim,
             };
-            let mut into = vec![f32::NAN; state.len()];
-            replay_rows::<I, PER_KEY>(isa, path, &mut into);
-            for (at, (found, before)) in into.iter().zip(&state).enumerate() {
+            let mut after = state.clone();
+            replay_rows::<I, PER_KEY>(isa, path, &mut after);
+            for (at, (found, before)) in after.iter().zip(&state).enumerate() {
                 let (row, column) = (at / key_dim, at % key_dim);
                 let expected = steps.iter().fold(*before, |s, step| {
                     let decay = step.decay[column % decays];

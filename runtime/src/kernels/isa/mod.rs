@@ -86,11 +86,10 @@ pub(crate) trait Isa: Copy {
     /// All rows must be valid, for reads from `from` and for writes to `to`.
     unsafe fn turn(self, from: (*const f32, usize), to: (*mut f32, usize));
 
-    /// Asks for the cache line of `from`, to be read, and for that of `to`, to be written: a hint, which reads and writes
-    /// nothing and may point anywhere.
+    /// Asks for a cache line that will be written: a hint, which reads and writes nothing and may point anywhere.
     #[inline(always)]
-    fn fetch(self, from: *const f32, to: *const f32) {
-        let _ = (from, to);
+    fn fetch(self, line: *const f32) {
+        let _ = line;
     }
 
     /// The first [`Isa::LANES`] floats of a slice, or all of a shorter one and zeros.

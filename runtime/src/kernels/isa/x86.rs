@@ -4,11 +4,11 @@
 
 use std::arch::is_x86_feature_detected as has;
 use std::arch::x86_64::{
-    __m256, __m256i, __m512, _MM_HINT_ET0, _MM_HINT_T0, _mm_add_ps, _mm_add_ss, _mm_cvtss_f32,
-    _mm_movehl_ps, _mm_prefetch, _mm_shuffle_ps, _mm256_add_ps, _mm256_castps256_ps128,
-    _mm256_extractf128_ps, _mm256_fmadd_ps, _mm256_hadd_ps, _mm256_loadu_ps, _mm256_loadu_si256,
-    _mm256_maskload_ps, _mm256_maskstore_ps, _mm256_mul_ps, _mm256_permute2f128_ps, _mm256_set1_ps,
-    _mm256_shuffle_ps, _mm256_storeu_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps, _mm512_add_ps,
+    __m256, __m256i, __m512, _MM_HINT_ET0, _mm_add_ps, _mm_add_ss, _mm_cvtss_f32, _mm_movehl_ps,
+    _mm_prefetch, _mm_shuffle_ps, _mm256_add_ps, _mm256_castps256_ps128, _mm256_extractf128_ps,
+    _mm256_fmadd_ps, _mm256_hadd_ps, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_maskload_ps,
+    _mm256_maskstore_ps, _mm256_mul_ps, _mm256_permute2f128_ps, _mm256_set1_ps, _mm256_shuffle_ps,
+    _mm256_storeu_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps, _mm512_add_ps,
     _mm512_castps512_ps256, _mm512_extractf32x8_ps, _mm512_fmadd_ps, _mm512_loadu_ps,
     _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_mul_ps, _mm512_set1_ps, _mm512_storeu_ps,
 };
@@ -48,11 +48,9 @@ impl Avx512 {
 }
 
 #[inline(always)]
-fn fetch(from: *const f32, to: *const f32) {
-    // SAFETY: a hint faults nowhere, and every x86-64 has this one.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) };
-    // SAFETY: as above; a processor without this one takes it for no operation.
-    unsafe { _mm_prefetch::<_MM_HINT_ET0>(to.cast()) };
+fn fetch(line: *const f32) {
+    // SAFETY: a hint faults nowhere, and a processor that does not know this one takes it for no operation.
+    unsafe { _mm_prefetch::<_MM_HINT_ET0>(line.cast()) };
 }
 
 impl Isa for Avx2 {
@@ -100,8 +98,8 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
-    fn fetch(self, from: *const f32, to: *const f32) {
-        fetch(from, to);
+    fn fetch(self, line: *const f32) {
+        fetch(line);
     }
 
     #[inline(always)]
@@ -204,8 +202,8 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
-    fn fetch(self, from: *const f32, to: *const f32) {
-        fetch(from, to);
+    fn fetch(self, line: *const f32) {
+        fetch(line);
     }
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! Transitions of a convolution: the input value of every channel. The state is the samples that are looked back on, so
 //! that replaying moves values and computes none.
 
-use super::{row_elements, wrong_row};
+use super::{Transitions, row_elements, wrong_row};
 use crate::kernels::replay_conv;
 use crate::model::spec::FixedSpec;
 use crate::state::PoolError;
@@ -26,13 +26,12 @@ impl Append {
         self.channels
     }
 
-    pub(super) fn replay(self, before: &[f32], slots: &[&[f32]], into: &mut [f32]) -> Option<()> {
-        let row = self.channels.checked_mul(self.history)?;
-        if before.len() != row || into.len() != row {
-            return None;
-        }
-        let sample = |t: usize| slots.get(t).copied().unwrap_or_default();
-        replay_conv(before, self.channels, sample, slots.len(), into);
-        Some(())
+    pub(super) fn row(self) -> usize {
+        self.channels * self.history
+    }
+
+    pub(super) fn replay(self, transitions: &Transitions<'_>, state: &mut [f32]) {
+        let sample = |t| transitions.of(t);
+        replay_conv(self.channels, sample, transitions.count(), state);
     }
 }

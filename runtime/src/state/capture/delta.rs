@@ -1,6 +1,6 @@
 //! Transitions of Gated DeltaNet: decay, key and delta of a token, applied with the arithmetic of the operator.
 
-use super::{row_elements, wrong, wrong_row};
+use super::{Transitions, row_elements, wrong, wrong_row};
 use crate::kernels::{Decay, Heads, replay_delta};
 use crate::model::spec::FixedSpec;
 use crate::state::PoolError;
@@ -45,14 +45,13 @@ impl Delta {
         self.heads.transition_of(self.decay).width()
     }
 
-    pub(super) fn replay(self, before: &[f32], slots: &[&[f32]], into: &mut [f32]) -> Option<()> {
-        let row = self.heads.state();
-        if before.len() != row || into.len() != row {
-            return None;
-        }
-        let transition = |t: usize| slots.get(t).copied().unwrap_or_default();
+    pub(super) fn row(self) -> usize {
+        self.heads.state()
+    }
+
+    pub(super) fn replay(self, transitions: &Transitions<'_>, state: &mut [f32]) {
+        let transition = |t| transitions.of(t);
         let kind = (self.heads, self.decay);
-        replay_delta(kind, before, transition, slots.len(), into);
-        Some(())
+        replay_delta(kind, transition, transitions.count(), state);
     }
 }

@@ -13,6 +13,7 @@ mod dense;
 mod history;
 
 use super::error::PoolError;
+use super::layout::SeriesLayout;
 use super::select::Source;
 use crate::model::spec::{CheckpointSpec, FixedSpec};
 use append::Append;
@@ -88,18 +89,64 @@ impl CaptureKind {
         }
     }
 
-    /// Makes the state after the transitions `slots` in `into` from the state before the step. `None`, and `into`
-    /// unspecified, for a kind that is copied, and when memory has other extents than the specification.
-    pub(super) fn replay(self, before: &[f32], slots: &[&[f32]], into: &mut [f32]) -> Option<()> {
-        let width = self.width();
-        if slots.is_empty() || slots.iter().any(|slot| slot.len() != width) {
-            return None;
+    /// Whether [`Self::replay`] can take a state through these transitions: never for a kind that is copied.
+    pub(super) fn fits(self, transitions: &Transitions<'_>, state: &[f32]) -> bool {
+        let row = match self {
+            Self::Append(kind) => kind.row(),
+            Self::Delta(kind) => kind.row(),
+            Self::Dense(_) | Self::History(_) => return false,
+        };
+        state.len() == row && transitions.are_there(self.width())
+    }
+
+    /// Takes the state before the step through transitions, where it is. What does not fit changes nothing.
+    pub(super) fn replay(self, transitions: &Transitions<'_>, state: &mut [f32]) {
+        if !self.fits(transitions, state) {
+            return;
         }
         match self {
-            Self::Append(kind) => kind.replay(before, slots, into),
-            Self::Delta(kind) => kind.replay(before, slots, into),
-            Self::Dense(_) | Self::History(_) => None,
+            Self::Append(kind) => kind.replay(transitions, state),
+            Self::Delta(kind) => kind.replay(transitions, state),
+            Self::Dense(_) | Self::History(_) => {}
         }
+    }
+}
+
+/// The transitions of one row of a step that are replayed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Transitions<'s> {
+    staging: &'s [f32],
+    series: SeriesLayout,
+    row: usize,
+    kept: usize,
+}
+
+impl<'s> Transitions<'s> {
+    /// The first `kept` of a row, from a checkpoint output.
+    pub(super) fn new(staging: &'s [f32], series: SeriesLayout, row: usize, kept: usize) -> Self {
+        Self {
+            staging,
+            series,
+            row,
+            kept,
+        }
+    }
+
+    /// How many.
+    fn count(&self) -> usize {
+        self.kept
+    }
+
+    /// The transition of local token `t`; empty for one that is not there.
+    fn of(&self, t: usize) -> &'s [f32] {
+        let elements = self.series.elements(t, self.row);
+        let slot = elements.and_then(|elements| self.staging.get(elements));
+        slot.unwrap_or_default()
+    }
+
+    /// Whether there is any, and all have so many elements.
+    fn are_there(&self, width: usize) -> bool {
+        self.kept > 0 && (0..self.kept).all(|t| self.of(t).len() == width)
     }
 }
 

@@ -1,27 +1,56 @@
-//! States made by the host. Every row of every tensor is a piece of work of its own, since none reads what another
-//! writes: which thread makes which changes no bit of the result.
+//! States made by the host: where they are, over the state before the step. Memory that is written needs not be fetched
+//! from elsewhere, and what the operator wrote beside it is left behind.
+//!
+//! Everything that can be wrong is found by [`check`], while nothing has changed; [`make`] has no way to fail then. Every
+//! row of every tensor is a piece of work of its own, since none reads what another writes: which thread makes which
+//! changes no bit of the result.
 
 use super::Partial;
-use crate::kernels::{Parallel, Scoped, Serial};
+use crate::kernels::{Parallel, Scoped};
 use crate::model::spec::FixedBuffers;
 use crate::state::StateError;
-use crate::state::capture::{CaptureKind, Take};
+use crate::state::capture::{CaptureKind, Take, Transitions};
 use crate::state::layout::SeriesLayout;
 use crate::state::pool::Tensor;
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes of state that are worth a thread. Less is made in a millisecond or two, which is how long a thread may have to wait
-/// for a core on a busy machine.
-const PER_THREAD: usize = 16 << 20;
+/// Bytes of state that are worth a thread: what one makes in several times as long as it takes to start another.
+const PER_THREAD: usize = 3 << 20;
 
-/// As [`super::Committer::commit`], with at most so many threads.
-pub(super) fn commit(
+/// Whether the states of some rows of a step of `step_rows` rows can be made: of each tensor those that `rows` lists for it.
+///
+/// # Errors
+/// Memory that is not what the specification says.
+pub(super) fn check(
+    tensors: &[Tensor],
+    (step_rows, rows): (usize, &[Vec<Partial>]),
+    buffers: &mut [FixedBuffers],
+) -> Result<(), StateError> {
+    for (index, ((tensor, rows), buffers)) in tensors.iter().zip(rows).zip(buffers).enumerate() {
+        let mut made = vec![false; rows.len()];
+        for (at, work) in works(tensor, step_rows, rows, buffers) {
+            if let Some(made) = made.get_mut(at) {
+                *made = work.fits();
+            }
+        }
+        if let Some((row, _)) = rows.iter().zip(made).find(|(_, made)| !made) {
+            return Err(StateError::Memory {
+                tensor: index,
+                row: row.batch,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Makes the states that [`check`] found possible, with at most so many threads.
+pub(super) fn make(
     tensors: &[Tensor],
     (step_rows, rows): (usize, &[Vec<Partial>]),
     buffers: &mut [FixedBuffers],
     most: NonZeroUsize,
-) -> Result<(), StateError> {
+) {
     let row = |buffers: &FixedBuffers| buffers.bank.row_elements() * buffers.bank.element().size();
     let bytes = rows
         .iter()
@@ -29,169 +58,148 @@ pub(super) fn commit(
         .map(|(rows, buffers)| rows.len() * row(buffers));
     let threads = NonZeroUsize::new(bytes.sum::<usize>() / PER_THREAD);
     let threads = threads.map_or(NonZeroUsize::MIN, |threads| threads.min(most));
-    commit_on(threads, tensors, (step_rows, rows), buffers)
+    make_on(threads, tensors, (step_rows, rows), buffers);
 }
 
 /// With so many threads.
-pub(in crate::state) fn commit_on(
+pub(in crate::state) fn make_on(
     threads: NonZeroUsize,
     tensors: &[Tensor],
     (step_rows, rows): (usize, &[Vec<Partial>]),
     buffers: &mut [FixedBuffers],
-) -> Result<(), StateError> {
-    let mut pieces = Vec::with_capacity(rows.iter().map(Vec::len).sum());
-    for (index, ((tensor, rows), buffers)) in tensors.iter().zip(rows).zip(buffers).enumerate() {
-        let made = split(tensor, step_rows, rows, buffers);
-        for (row, made) in rows.iter().zip(made) {
-            let failed = || StateError::Memory {
-                tensor: index,
-                row: row.batch,
-            };
-            pieces.push(Mutex::new((made.ok_or_else(failed)?, Some(failed()))));
-        }
+) {
+    let each = tensors.iter().zip(rows).zip(buffers);
+    let all = each.flat_map(|((tensor, rows), buffers)| works(tensor, step_rows, rows, buffers));
+    let works = all.map(|(_, work)| work);
+    if threads == NonZeroUsize::MIN {
+        works.for_each(Work::make);
+        return;
     }
-    make(&pieces, threads);
-    let outcomes = pieces
-        .into_iter()
-        .map(|piece| piece.into_inner().unwrap_or_else(PoisonError::into_inner).1);
-    outcomes.flatten().next().map_or(Ok(()), Err)
+    let pieces: Vec<_> = works.map(|work| Mutex::new(Some(work))).collect();
+    let one = |index: usize| {
+        let piece = pieces.get(index);
+        let work =
+            piece.and_then(|piece| piece.lock().unwrap_or_else(PoisonError::into_inner).take());
+        work.into_iter().for_each(Work::make);
+    };
+    if let Err(error) = Scoped(threads).spread(pieces.len(), &one) {
+        // States may be half made, and publishing has no other way to say so.
+        std::panic::resume_unwind(Box::new(error.to_string()));
+    }
 }
-
-/// One state to be made, and the error that stays if it is not.
-type Piece<'b> = Mutex<(Work<'b>, Option<StateError>)>;
 
 /// What is done for one row of one tensor.
 enum Work<'b> {
     Copy {
         from: &'b [u8],
-        into: &'b mut [u8],
+        state: &'b mut [u8],
     },
     Replay {
         kind: CaptureKind,
-        before: &'b [f32],
-        slots: Vec<&'b [f32]>,
-        into: &'b mut [f32],
+        transitions: Transitions<'b>,
+        state: &'b mut [f32],
     },
 }
 
 impl Work<'_> {
-    /// `None` when memory is not what the specification says.
-    fn make(&mut self) -> Option<()> {
+    /// Whether memory is what the specification says.
+    fn fits(&self) -> bool {
         match self {
-            Self::Copy { from, into } => {
-                (into.len() == from.len()).then(|| into.copy_from_slice(from))
-            }
+            Self::Copy { from, state } => from.len() == state.len(),
             Self::Replay {
                 kind,
-                before,
-                slots,
-                into,
-            } => kind.replay(before, slots, into),
+                transitions,
+                state,
+            } => kind.fits(transitions, state),
+        }
+    }
+
+    /// Work that does not fit is not done.
+    fn make(self) {
+        match self {
+            Self::Copy { from, state } if from.len() == state.len() => state.copy_from_slice(from),
+            Self::Copy { .. } => {}
+            Self::Replay {
+                kind,
+                transitions,
+                state,
+            } => kind.replay(&transitions, state),
         }
     }
 }
 
-fn make(pieces: &[Piece<'_>], threads: NonZeroUsize) {
-    let one = |index: usize| {
-        let piece = pieces.get(index).and_then(|piece| piece.lock().ok());
-        if let Some(mut piece) = piece
-            && piece.0.make().is_some()
-        {
-            piece.1 = None;
-        }
-    };
-    let spread = match threads {
-        NonZeroUsize::MIN => Serial.spread(pieces.len(), &one),
-        threads => Scoped(threads).spread(pieces.len(), &one),
-    };
-    if let Err(error) = spread {
-        // The error of the piece that panicked is still there.
-        tracing::error!(%error, "a state was not made");
-    }
-}
-
-/// The work of some rows of one tensor, an entry each: `None` where there is no such memory.
-fn split<'b>(
-    tensor: &Tensor,
+/// The work of some rows of one tensor, with their place among `rows`. A row that has no memory is missing.
+fn works<'b>(
+    tensor: &'b Tensor,
     step_rows: usize,
-    rows: &[Partial],
+    rows: &'b [Partial],
     buffers: &'b mut FixedBuffers,
-) -> Vec<Option<Work<'b>>> {
+) -> impl Iterator<Item = (usize, Work<'b>)> {
     // What a slot holds is copied for every row of a tensor, or replayed for every one.
     let copied = rows.iter().all(|row| matches!(row.take, Take::Copy(_)));
-    let work = match copied {
-        true => copies(tensor, step_rows, rows, buffers),
-        false => replays(tensor, step_rows, rows, buffers),
+    let (copies, replays) = match copied {
+        true => (copies(tensor, step_rows, rows, buffers), None),
+        false => (None, replays(tensor, step_rows, rows, buffers)),
     };
-    work.unwrap_or_else(|| rows.iter().map(|_| None).collect())
+    let copies = copies.into_iter().flatten();
+    copies.chain(replays.into_iter().flatten())
 }
 
 fn copies<'b>(
     tensor: &Tensor,
     step_rows: usize,
-    rows: &[Partial],
+    rows: &'b [Partial],
     buffers: &'b mut FixedBuffers,
-) -> Option<Vec<Option<Work<'b>>>> {
+) -> Option<impl Iterator<Item = (usize, Work<'b>)>> {
     let FixedBuffers { bank, checkpoints } = buffers;
     let (spec, staging) = (tensor.spec.checkpoints.as_ref()?, checkpoints.as_ref()?);
     let size = bank.element().size();
     let series = SeriesLayout::new(spec.count, step_rows, spec.width * staging.element().size());
     let (staging, row) = (staging.as_bytes()?, bank.row_elements() * size);
-    let lent = lend(bank.as_bytes_mut()?, row, rows);
-    let copy = |(row, lent): (&Partial, Option<Lent<'b, u8>>)| {
+    let copy = move |(at, row, state): (usize, &Partial, &'b mut [u8])| {
         let Take::Copy(slot) = row.take else {
             return None;
         };
-        Some(Work::Copy {
-            from: staging.get(series.elements(slot, row.batch)?)?,
-            into: lent?.into,
-        })
+        let from = staging.get(series.elements(slot, row.batch)?)?;
+        Some((at, Work::Copy { from, state }))
     };
-    Some(rows.iter().zip(lent).map(copy).collect())
+    Some(lend(bank.as_bytes_mut()?, row, rows).filter_map(copy))
 }
 
 fn replays<'b>(
     tensor: &Tensor,
     step_rows: usize,
-    rows: &[Partial],
+    rows: &'b [Partial],
     buffers: &'b mut FixedBuffers,
-) -> Option<Vec<Option<Work<'b>>>> {
+) -> Option<impl Iterator<Item = (usize, Work<'b>)>> {
     let FixedBuffers { bank, checkpoints } = buffers;
     let (spec, staging) = (tensor.spec.checkpoints.as_ref()?, checkpoints.as_ref()?);
     let series = SeriesLayout::new(spec.count, step_rows, spec.width);
-    let (staging, row) = (staging.as_f32()?, bank.row_elements());
-    let lent = lend(bank.as_f32_mut()?, row, rows);
-    let replay = |(row, lent): (&Partial, Option<Lent<'b, f32>>)| {
+    let (kind, staging, row) = (tensor.kind?, staging.as_f32()?, bank.row_elements());
+    let replay = move |(at, row, state): (usize, &Partial, &'b mut [f32])| {
         let Take::Replay(kept) = row.take else {
             return None;
         };
-        let slot = |slot| staging.get(series.elements(slot, row.batch)?);
-        let Lent { before, into } = lent?;
-        Some(Work::Replay {
-            kind: tensor.kind?,
-            before,
-            slots: (0..kept).map(slot).collect::<Option<_>>()?,
-            into,
-        })
+        let transitions = Transitions::new(staging, series, row.batch, kept);
+        let work = Work::Replay {
+            kind,
+            transitions,
+            state,
+        };
+        Some((at, work))
     };
-    Some(rows.iter().zip(lent).map(replay).collect())
+    Some(lend(bank.as_f32_mut()?, row, rows).filter_map(replay))
 }
 
-/// Two rows of a bank.
-struct Lent<'b, T> {
-    before: &'b [T],
-    into: &'b mut [T],
-}
-
-/// The rows that each of `rows` reads and writes. Any number may read one row, but none that another writes.
-fn lend<'b, T>(bank: &'b mut [T], row: usize, rows: &[Partial]) -> Vec<Option<Lent<'b, T>>> {
-    let mut all: Vec<Option<&mut [T]>> = bank.chunks_exact_mut(row.max(1)).map(Some).collect();
-    let mut take = |row: &Partial| all.get_mut(row.write).and_then(Option::take);
-    let written: Vec<_> = rows.iter().map(&mut take).collect();
-    let read: Vec<Option<&'b [T]>> = all.into_iter().map(|row| row.map(|row| &*row)).collect();
-    let pair = |(row, into): (&Partial, Option<&'b mut [T]>)| {
-        let before = read.get(row.read).copied().flatten()?;
-        into.map(|into| Lent { before, into })
-    };
-    rows.iter().zip(written).map(pair).collect()
+/// The bank rows that `rows` write, with their place among them. Of several that write one row, only the first gets it.
+fn lend<'b, T>(
+    bank: &'b mut [T],
+    row: usize,
+    rows: &'b [Partial],
+) -> impl Iterator<Item = (usize, &'b Partial, &'b mut [T])> {
+    let all = bank.chunks_exact_mut(row.max(1)).enumerate();
+    all.filter_map(|(index, state)| {
+        let at = rows.iter().position(|row| row.write == index)?;
+        Some((at, rows.get(at)?, state))
+    })
 }

@@ -1,7 +1,9 @@
 //! Who makes the states that no operator wrote: those of rows that keep less than they ran.
 //!
 //! What is made of what is decided before ([`super::select`], [`CaptureKind::take`](super::capture::CaptureKind)); here
-//! it is done, in the inactive rows, by the host or, where the host cannot touch the memory, by graphs on the device.
+//! it is done. Graphs on the device, where the host cannot touch the memory, may fail, so they run while the step is
+//! prepared and write inactive rows. The host cannot fail once it has checked: it makes a state when the step is published,
+//! over the one before.
 
 pub(super) mod host;
 mod trial;
@@ -33,7 +35,7 @@ pub(super) struct Partial {
     pub(super) batch: usize,
     /// Bank row that holds the state before the step.
     pub(super) read: usize,
-    /// Bank row that takes the state, always another.
+    /// Bank row that takes the state: another for graphs, the same for the host.
     pub(super) write: usize,
     /// What makes the state.
     pub(super) take: Take,
@@ -79,18 +81,23 @@ impl Committer {
         }
     }
 
-    /// Makes the states of some rows of a step of `step_rows` rows, in the banks: of each tensor the rows that `rows`
-    /// lists for it.
-    pub(super) fn commit(
+    /// Whether states are made where they were before the step, when it is published.
+    pub(super) fn is_in_place(&self) -> bool {
+        matches!(self, Self::Host(_))
+    }
+
+    /// Does what may fail for some rows of a step of `step_rows` rows: of each tensor the rows that `rows` lists for it.
+    ///
+    /// # Errors
+    /// Memory that is not what the specification says, and the failure of a graph.
+    pub(super) fn prepare(
         &mut self,
         tensors: &[Tensor],
         (step_rows, rows): (usize, &[Vec<Partial>]),
         buffers: &mut [FixedBuffers],
     ) -> Result<(), StateError> {
         let graphs = match self {
-            Self::Host(threads) => {
-                return host::commit(tensors, (step_rows, rows), buffers, *threads);
-            }
+            Self::Host(_) => return host::check(tensors, (step_rows, rows), buffers),
             Self::Graphs(graphs) => graphs,
         };
         let each = tensors.iter().zip(rows).zip(buffers).enumerate();
@@ -105,6 +112,18 @@ impl Committer {
                 })?;
         }
         Ok(())
+    }
+
+    /// Makes the states that were prepared, if they are not there yet.
+    pub(super) fn publish(
+        &self,
+        tensors: &[Tensor],
+        rows: (usize, &[Vec<Partial>]),
+        buffers: &mut [FixedBuffers],
+    ) {
+        if let Self::Host(threads) = self {
+            host::make(tensors, rows, buffers, *threads);
+        }
     }
 }
 

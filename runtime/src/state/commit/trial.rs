@@ -131,6 +131,16 @@ impl Numbers {
         })
     }
 
+    /// The bank with the states before the step where those after it are made.
+    fn before(&self, rows: &[Partial]) -> Vec<f32> {
+        let mut bank = self.bank.clone();
+        let row = bank.len() / bank_rows(rows.len());
+        for Partial { read, write, .. } in rows {
+            bank.copy_within(read * row..(read + 1) * row, write * row);
+        }
+        bank
+    }
+
     /// The bank after the host has committed.
     fn replayed(&self, spec: &FixedSpec, rows: &[Partial]) -> Result<Vec<f32>, String> {
         let spec = FixedSpec {
@@ -148,16 +158,17 @@ impl Numbers {
             store(spec.element, values, row).map_err(|error| error.to_string())
         };
         let mut buffers = [FixedBuffers {
-            bank: store(&self.bank, &spec.row_shape)?,
+            bank: store(&self.before(rows), &spec.row_shape)?,
             checkpoints: Some(store(&staging, &[width])?),
         }];
         let tensors = [Tensor {
             spec,
             kind: Some(kind),
         }];
-        Committer::Host(NonZeroUsize::MIN)
-            .commit(&tensors, (count, &[rows.to_vec()]), &mut buffers)
+        let (mut host, rows) = (Committer::Host(NonZeroUsize::MIN), [rows.to_vec()]);
+        host.prepare(&tensors, (count, &rows), &mut buffers)
             .map_err(|error| error.to_string())?;
+        host.publish(&tensors, (count, &rows), &mut buffers);
         let [FixedBuffers { bank, .. }] = &buffers;
         Ok(bank.as_f32().unwrap_or_default().to_vec())
     }

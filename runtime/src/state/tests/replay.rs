@@ -4,9 +4,10 @@ use crate::device::{Buffer, ElementType};
 use crate::model::spec::{FixedBuffers, FixedSpec};
 use crate::model::test_specs::{conv, delta, per_key, series, tensor};
 use crate::state::StateError;
-use crate::state::capture::{CaptureKind, Take};
-use crate::state::commit::host::commit_on;
+use crate::state::capture::{CaptureKind, Take, Transitions};
+use crate::state::commit::host::make_on;
 use crate::state::commit::{Committer, Partial};
+use crate::state::layout::SeriesLayout;
 use crate::state::pool::Tensor;
 use crate::state::select::Source;
 use crate::state::test_vectors::{AFTER, AFTER_PER_KEY, BEFORE, DECAYS, DELTAS, KEY_DECAYS, KEYS};
@@ -25,7 +26,7 @@ fn kind(spec: &FixedSpec) -> CaptureKind {
     CaptureKind::of(spec, spec.checkpoints.as_ref().unwrap()).unwrap()
 }
 
-/// A bank of two rows, the first of which is `before`, and the slots of a step of one row; the rest is NaN.
+/// A bank of two rows, the second of which is `before`, and the slots of a step of one row; the rest is NaN.
 fn buffers(spec: &FixedSpec, before: &[f32], slots: &[&[f32]]) -> FixedBuffers {
     let count = spec.checkpoints.as_ref().unwrap().count;
     let width = slots.first().map_or(0, |slot| slot.len());
@@ -34,7 +35,7 @@ fn buffers(spec: &FixedSpec, before: &[f32], slots: &[&[f32]]) -> FixedBuffers {
     for buffer in [&mut bank, &mut staging] {
         buffer.as_f32_mut().unwrap().fill(f32::NAN);
     }
-    bank.write_row_f32(0, before).unwrap();
+    bank.write_row_f32(1, before).unwrap();
     for (index, slot) in slots.iter().enumerate() {
         staging.write_row_f32(index, slot).unwrap();
     }
@@ -55,13 +56,19 @@ fn commit(
     };
     let partial = Partial {
         batch: 0,
-        read: 0,
+        read: 1,
         write: 1,
         take: kind(spec).take(source),
     };
-    let buffers_of_all = std::slice::from_mut(buffers);
-    let host = &mut Committer::Host(NonZeroUsize::MIN);
-    host.commit(&[tensor], (1, &[vec![partial]]), buffers_of_all)?;
+    let (tensors, rows) = ([tensor], [vec![partial]]);
+    let before = buffers.bank.as_bytes().unwrap().to_vec();
+    let all = std::slice::from_mut(buffers);
+    let mut host = Committer::Host(NonZeroUsize::MIN);
+    let prepared = host.prepare(&tensors, (1, &rows), all);
+    assert!(all[0].bank.as_bytes().unwrap() == before, "{partial:?}");
+    prepared?;
+    host.publish(&tensors, (1, &rows), all);
+    assert!(buffers.bank.row_f32(0).unwrap().iter().all(|x| x.is_nan()));
     Ok(buffers.bank.row_f32(1).unwrap().to_vec())
 }
 
@@ -175,8 +182,11 @@ fn what_is_copied_is_not_replayed() {
     let dense = kind(&series(conv([2, 1], 3), CheckpointAlignment::Left));
     let history = kind(&tensor(StateOperator::TokenHistory, &[2], 3));
     for kind in [dense, history] {
-        let mut into = [0.0; 2];
-        assert_eq!(kind.replay(&[0.0; 2], &[&[0.0; 2]], &mut into), None);
+        let series = SeriesLayout::new(1, 1, 2);
+        let (transitions, mut state) = (Transitions::new(&[1.0; 2], series, 0, 1), [0.0; 2]);
+        assert!(!kind.fits(&transitions, &state));
+        kind.replay(&transitions, &mut state);
+        assert_eq!(state, [0.0; 2]);
         assert!(!matches!(
             kind,
             CaptureKind::Append(_) | CaptureKind::Delta(_)
@@ -184,7 +194,7 @@ fn what_is_copied_is_not_replayed() {
     }
 }
 
-/// Rows of several tensors and both kinds, of which two read the same one.
+/// Rows of several tensors and both kinds.
 #[test]
 fn threads_change_nothing() {
     const ROWS: usize = 4;
@@ -207,13 +217,13 @@ fn threads_change_nothing() {
             .collect();
         let row = |batch: usize| Partial {
             batch,
-            read: batch % 3,
+            read: ROWS + batch,
             write: ROWS + batch,
             take: Take::Replay(batch % 3 + 1),
         };
         let rows: Vec<Vec<Partial>> = specs.iter().map(|_| (0..ROWS).map(row).collect()).collect();
         let threads = NonZeroUsize::new(threads).unwrap();
-        commit_on(threads, &tensors, (ROWS, &rows), &mut all).unwrap();
+        make_on(threads, &tensors, (ROWS, &rows), &mut all);
         let bytes = all
             .iter()
             .map(|buffers| buffers.bank.as_bytes().unwrap().to_vec());

@@ -63,8 +63,8 @@ pub(super) const KERNELS: &[Mistake] = &[
     Mistake {
         name: "no-drafts-after-many-kept",
         file: "runtime/src/state/reservation.rs",
-        text: "active: row.write_bank,",
-        replacement: "active: if row.own.captured > 0 { row.write_bank.other() } else { row.write_bank },",
+        text: "active: row.next,",
+        replacement: "active: if row.own.captured > 0 { row.next.other() } else { row.next },",
         test: case("speculation", "kept::gated_delta_and_attention"),
     },
     Mistake {

@@ -146,24 +146,45 @@ pub(super) const BANKS: &[Mistake] = &[
     Mistake {
         name: "banks-not-flipped",
         file: RESERVATION,
-        text: "active: row.write_bank,",
-        replacement: "active: row.write_bank.other(),",
+        text: "active: row.next,",
+        replacement: "active: row.next.other(),",
         test: unit("txn::tests::phases::banks_alternate_and_versions_rise"),
     },
     Mistake {
-        name: "replayed-from-the-final-state",
-        file: COMMIT,
-        text: "            } => kind.replay(before, slots, into),",
-        replacement: "            } => {
-                let _ = before;
-                kind.replay(&into.to_vec(), slots, into)
-            }",
+        name: "made-over-the-final-state",
+        file: RESERVATION,
+        text: "                    true => row.read,",
+        replacement: "                    true => row.write,",
         test: unit(PARTIAL),
+    },
+    Mistake {
+        name: "bank-flipped-away-from-a-kept-prefix",
+        file: RESERVATION,
+        text: "Some(before) if takes(row.read) => row.next = before.active,",
+        replacement: "Some(_) if takes(row.read) => {}",
+        test: unit(PARTIAL),
+    },
+    Mistake {
+        name: "admission-made-over-what-was-there",
+        file: RESERVATION,
+        text: "banks.for_each(|bank| bank.copy_row(row.read, row.write));",
+        replacement: "banks.for_each(|bank| bank.copy_row(row.write, row.write));",
+        test: unit("txn::tests::trees::a_fresh_request_may_branch"),
+    },
+    Mistake {
+        name: "made-before-it-is-published",
+        file: "runtime/src/state/commit/mod.rs",
+        text: "Self::Host(_) => return host::check(tensors, (step_rows, rows), buffers),",
+        replacement: "Self::Host(threads) => {
+                host::make(tensors, (step_rows, rows), buffers, *threads);
+                return Ok(());
+            }",
+        test: unit("txn::tests::phases::leaving_after_prepare_restores_everything"),
     },
     Mistake {
         name: "zero-row-overwritten",
         file: RESERVATION,
-        text: "write: pool.layout.row(write_bank, handle.index),",
+        text: "write: pool.layout.row(next, handle.index),",
         replacement: "write: pool.layout.zero_row(),",
         test: unit("state::tests::pool::a_fresh_request_reads_the_zero_row_and_writes_its_own"),
     },
@@ -264,20 +285,25 @@ pub(super) const SHARING: &[Mistake] = &[
         test: unit("kernels::parallel::tests::a_panic_on_a_thread_of_its_own_becomes_an_error"),
     },
     Mistake {
-        name: "state-that-was-not-made-passes",
+        name: "memory-that-does-not-fit-passes",
         file: COMMIT,
-        text: "            && piece.0.make().is_some()
-",
-        replacement: "            && (piece.0.make().is_some() || threads <= NonZeroUsize::MAX)
-",
+        text: "*made = work.fits();",
+        replacement: "*made = work.fits() || true;",
         test: unit("state::tests::replay::memory_of_other_extents_is_refused"),
     },
     Mistake {
-        name: "written-row-read",
+        name: "lent-by-place-in-the-step",
         file: COMMIT,
-        text: "let mut take = |row: &Partial| all.get_mut(row.write).and_then(Option::take);",
-        replacement: "let mut take = |row: &Partial| all.get_mut(row.batch).and_then(Option::take);",
-        test: unit("state::tests::replay::threads_change_nothing"),
+        text: "rows.iter().position(|row| row.write == index)?;",
+        replacement: "rows.iter().position(|row| row.batch == index)?;",
+        test: unit(SCRIPTS),
+    },
+    Mistake {
+        name: "earliest-samples-appended",
+        file: "runtime/src/kernels/causal_conv/kernel.rs",
+        text: "&samples(kept - FRESH + index)[..state.len()]",
+        replacement: "&samples(kept.min(FRESH) - FRESH + index)[..state.len()]",
+        test: unit("state::tests::replay::convolution_replay_is_a_window_over_the_samples"),
     },
     Mistake {
         name: "transitions-in-the-other-order",
@@ -290,7 +316,7 @@ pub(super) const SHARING: &[Mistake] = &[
         name: "columns-beyond-whole-vectors-left-out",
         file: REPLAY,
         text: "if vectors * lanes < dim {",
-        replacement: "if vectors * lanes < dim && into.is_empty() {",
+        replacement: "if vectors * lanes < dim && state.is_empty() {",
         test: unit("kernels::gated_delta_net::replay::tests::every_element_takes_the_same_path"),
     },
     Mistake {

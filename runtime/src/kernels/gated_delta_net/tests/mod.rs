@@ -138,10 +138,9 @@ proptest! {
                     assert_same("slot", case.slot(&slots, row, t), &expected);
                     continue;
                 }
-                let mut replayed = vec![f32::NAN; case.heads.state()];
-                let source = case.rows.source(&case.bank, row);
+                let mut replayed = case.rows.source(&case.bank, row).to_vec();
                 let transitions = |t| case.slot(&slots, row, t);
-                replay((case.heads, Decay::PerHead), source, transitions, t + 1, &mut replayed);
+                replay((case.heads, Decay::PerHead), transitions, t + 1, &mut replayed);
                 if case.rows.lengths[row] <= 16 {
                     assert_same("replayed", &replayed, &expected);
                 } else {
@@ -188,15 +187,10 @@ fn replay_applies_transitions_in_order() {
         (1, [4.0, 5.0, 6.0, 8.0, 7.0, 10.0, 9.0, 13.0]),
         (2, [24.0, 30.0, 30.0, 38.0, 31.5, 40.0, 36.5, 46.5]),
     ] {
-        let mut into = [0.0; 8];
-        replay(
-            (heads, Decay::PerHead),
-            &[4.0; 8],
-            |t| transitions[t],
-            kept,
-            &mut into,
-        );
-        assert_eq!(into, expected, "{kept} kept");
+        let mut state = [4.0; 8];
+        let kind = (heads, Decay::PerHead);
+        replay(kind, |t| transitions[t], kept, &mut state);
+        assert_eq!(state, expected, "{kept} kept");
     }
 }
 
