@@ -7,8 +7,9 @@ use std::thread;
 
 use super::error::KernelError;
 
-/// Multiply-adds under which waking other threads costs more than it brings.
-const SERIAL_LIMIT: usize = 1 << 18;
+/// Multiply-adds under which handing work to other threads costs more than it brings. Within a step they are awake, and a
+/// hand-over takes one or two microseconds.
+const SERIAL_LIMIT: usize = 1 << 16;
 
 /// Somebody who runs pieces of work, in any order and on any thread.
 pub(crate) trait Parallel {
