@@ -109,6 +109,13 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let measured = arguments.iter().any(|argument| argument == "--bench");
     let rounds = arguments.iter().find_map(|argument| argument.parse().ok());
+    if let Some(unknown) = arguments.iter().find(|argument| !is_known(argument)) {
+        println!(
+            "{unknown:?} is no arm; there are {:?}",
+            ARMS.map(|(name, ..)| name)
+        );
+        std::process::exit(2);
+    }
     // Without `--bench` this is a test that the benchmark still runs.
     let (rounds, new_tokens) = if measured {
         (rounds.unwrap_or(7), 192)
@@ -125,7 +132,9 @@ fn main() {
             ("greedy", SamplingParams::greedy()),
             ("temperature 0.8", SamplingParams::sampled(0.8).seed(1)),
         ] {
-            let named = ARMS.into_iter().filter(|(name, _, _)| is_named(&arguments, name));
+            let named = ARMS
+                .into_iter()
+                .filter(|(name, _, _)| is_named(&arguments, name));
             let mut arms: Vec<_> = named.map(|arm| Arm::new(&export, arm)).collect();
             // Adaptive arms learn first; nobody's time counts.
             arms.iter_mut()
@@ -138,6 +147,12 @@ fn main() {
             report(&format!("{set}, {name}"), &arms);
         }
     }
+}
+
+/// Whether an argument is a flag of the harness, a number of rounds or the name of an arm.
+fn is_known(argument: &str) -> bool {
+    let arm = ARMS.iter().any(|(name, ..)| *name == argument);
+    arm || argument.starts_with('-') || argument.parse::<usize>().is_ok()
 }
 
 /// Whether the command line asks for an arm: by its name, or by naming none. What is compared against always runs.

@@ -249,14 +249,15 @@ impl Buffer {
         self.as_bytes_mut()?.get_mut(range)
     }
 
-    /// Copies a row over another; nothing for memory of another device and for rows outside.
-    pub(crate) fn copy_row(&mut self, from: usize, to: usize) {
-        if let (Some(from), Some(to)) = (self.row_range(from), self.row_range(to))
-            && let Some(bytes) = self.as_bytes_mut()
-            && from.end.max(to.end) <= bytes.len()
-        {
-            bytes.copy_within(from, to.start);
+    /// Copies a row over another; `None` for memory of another device and for rows outside.
+    pub(crate) fn copy_row(&mut self, from: usize, to: usize) -> Option<()> {
+        let (from, to) = (self.row_range(from)?, self.row_range(to)?);
+        let all = self.as_bytes_mut()?;
+        if from.end.max(to.end) > all.len() {
+            return None;
         }
+        all.copy_within(from, to.start);
+        Some(())
     }
 
     /// Where the bytes of a row lie.

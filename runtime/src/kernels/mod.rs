@@ -23,7 +23,7 @@ mod testing;
 
 pub(crate) use causal_conv::replay_conv;
 pub(crate) use gated_delta_net::{Decay, Heads, replay_delta};
-pub(crate) use parallel::{Parallel, Scoped, Serial};
+pub(crate) use parallel::{Parallel, Scoped};
 
 /// The domain `pawl`, version 1, with all its operators.
 ///

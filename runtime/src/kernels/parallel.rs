@@ -7,8 +7,8 @@ use std::thread;
 
 use super::error::KernelError;
 
-/// Multiply-adds under which handing work to other threads costs more than it brings. Within a step they are awake, and a
-/// hand-over takes one or two microseconds.
+/// Multiply-adds under which handing work to other threads costs more than it brings. Within a step they are awake
+/// unless a model's options forbid it, and a hand-over takes one or two microseconds.
 const SERIAL_LIMIT: usize = 1 << 16;
 
 /// Somebody who runs pieces of work, in any order and on any thread.

@@ -13,8 +13,8 @@
 //!   looks back on, the matrix of a recurrent layer, the last token ids of a layer that hashes n-grams.
 //! * **Slot**: the place of one request in every fixed tensor: `Free`, `Reserved` by an admission, or `Committed`.
 //! * **Bank**: one of the two copies of a slot's row. The *active* bank holds the committed state; the *inactive* one is
-//!   free for what the operators of the next step write. The **zero row** is read by a request that has no state yet, and is never written. For
-//!   a history of ids it is full of the id that stands for what lies before a text.
+//!   free for what the operators of the next step write. The **zero row** is read by a request that has no state yet,
+//!   and is never written. For a history of ids it is full of the id that stands for what lies before a text.
 //! * **Paged cache**: keys and values in blocks. A request's *block table* says which; its *committed length* says how
 //!   many positions are valid. What lies beyond is never read, so nothing needs to be rolled back.
 //! * **Checkpoint**: what an operator writes beside its state on a step that captures: for each of the first `c` tokens
@@ -48,7 +48,8 @@
 //!  run            -                                      inactive rows, checkpoints, positions beyond the lengths
 //!  accept         -                                      kept per row
 //!  validate       -                                      - (asks everybody, changes nothing)
-//!  prepare        -                                      partial rows: checked, or made beside the old one by graphs
+//!  prepare        -                                      partial rows: checked, and the zero row copied for admissions,
+//!                                                        or made beside the old one by graphs
 //!  publish        partial rows: the state after `kept`,  -
 //!                 over the one before; other banks flip,
 //!                 tables and lengths grow, text and
@@ -56,7 +57,8 @@
 //! ```
 //!
 //! Each phase consumes the one before (`Step<Reserved>` to `Step<Prepared>`), so no other order compiles. Publishing has
-//! no way to fail: what it computes reads memory that was checked and writes where nobody looks meanwhile. Dropping a step in any phase frees its slots and blocks; nothing else had changed.
+//! no way to fail: what it computes reads memory that was checked and writes where nobody looks meanwhile. Dropping a step
+//! in any phase before frees its slots and blocks; nothing else had changed.
 //!
 //! The phases are types of a file of their own, which is all that this example knows:
 //!
@@ -133,8 +135,8 @@
 //! * **Full blocks** are shared and counted, the **block that is filled in part** is copied before the run (`B'`, `B"`), and
 //!   what a branch runs goes to blocks of its own. When the committed length is a multiple of the block, nothing is copied.
 //! * **Adoption**: `accept` names for every request one row and how many of its tokens are kept. That row's state is made
-//!   like that of any partial row, whatever final state the spine wrote. Publishing turns the blocks of a branch that won into the
-//!   request's table, gives back the request's former tail, the spine's blocks and those of all other branches, and
+//!   like that of any partial row, whatever final state the spine wrote. Publishing turns the blocks of a branch that won
+//!   into the request's table, gives back the request's former tail, the spine's blocks and those of all other branches, and
 //!   allocates nothing: a `Candidate` owns its blocks until it is adopted or discarded, and builds with debug assertions
 //!   refuse one that is neither.
 //! * **Room**: own rows take their blocks first. The planner grants a branch only rows, tokens and free blocks that
@@ -153,8 +155,8 @@
 //! * the **host**, over banks that it can reach, with the arithmetic of the operators. It cannot fail, so it waits for
 //!   publication and then makes a state over the one before: the bank stays active, and memory passes through the processor
 //!   once instead of twice. An admission, which has no state of its own yet, is given the zero row's first. Every row of
-//!   every tensor is made on its own, from what nobody writes, so that threads share them in any order and leave the
-//!   same bits;
+//!   every tensor is made on its own, and none reads what another writes, so that threads share them in any order and
+//!   leave the same bits;
 //! * **commit graphs** elsewhere: one per kind and geometry of state, written by the builder, run once per tensor that
 //!   has partial rows, on the device that holds the bank. A graph may fail, so it runs before publication and writes the
 //!   inactive row. The bank is bound as input and output at once, all partial rows of the step are committed in one
@@ -191,8 +193,8 @@
 //! * **I5** Every block is free, reserved by exactly one row of a live step, or used by as many tables (and live forks and
 //!   branches) as it counts. A table has exactly the blocks its committed length needs.
 //! * **I6** Committed lengths never fall. Going back is releasing and running again.
-//! * **I7** Every publication ran to its end. If a foreign participant panics in one against its promise, the composite
-//!   says so and refuses further steps.
+//! * **I7** Every publication ran to its end. If one panics against its promise, in a foreign participant or where states
+//!   are made, the composite says so and refuses further steps.
 //! * **I8** A block that several tables use is full in each of them: no operator writes what another request reads.
 //!
 //! # Between steps

@@ -77,13 +77,8 @@ impl StateReservation<'_> {
         };
         let read = self.pool.layout.row(active, handle.index);
         for (tensor, FixedBuffers { bank, .. }) in self.pool.buffers.iter_mut().enumerate() {
-            let missing = StateError::Memory { tensor, row };
-            let (Some(from), Some(to)) = (bank.row_range(read), bank.row_range(write)) else {
-                return Err(missing);
-            };
-            let all = bank.as_bytes_mut();
-            let all = all.filter(|all| from.end.max(to.end) <= all.len());
-            all.ok_or(missing)?.copy_within(from, to.start);
+            let copied = bank.copy_row(read, write);
+            copied.ok_or(StateError::Memory { tensor, row })?;
         }
         Ok(())
     }

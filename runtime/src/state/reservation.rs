@@ -1,17 +1,15 @@
 //! One step's claim on fixed state: reserved, kept prefixes chosen, prepared, published.
 
-use super::capture::Take;
 use super::commit::Partial;
 use super::error::StateError;
 use super::handle::SlotHandle;
-use super::pool::{StatePool, Tensor};
-use super::select::{Query, Source, select};
+use super::partial::{partial_rows, source};
+use super::pool::StatePool;
 use super::slot::{Bank, Slot};
 use crate::device::Buffer;
 use crate::ids::RequestId;
 use crate::model::spec::FixedBuffers;
 use crate::txn::{Participant, ParticipantError, Permit};
-use genai_config_schema::{CheckpointAlignment, CheckpointForm};
 use std::num::NonZeroUsize;
 
 /// One row of a step, as the pool needs it.
@@ -33,11 +31,11 @@ pub(super) struct ReservedRow {
     handle: SlotHandle,
     request: RequestId,
     /// The slot as it was before the step; `None` for an admission.
-    before: Option<Committed>,
-    read: usize,
-    write: usize,
+    pub(super) before: Option<Committed>,
+    pub(super) read: usize,
+    pub(super) write: usize,
     /// The bank that is active once the step is published.
-    next: Bank,
+    pub(super) next: Bank,
     /// The row that writes its final state.
     pub(super) own: Run,
     /// Rows that only capture, in batch order after the own one.
@@ -58,8 +56,8 @@ pub(super) struct Run {
 
 /// What a resident slot held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Committed {
-    active: Bank,
+pub(super) struct Committed {
+    pub(super) active: Bank,
     tokens: usize,
     version: u64,
 }
@@ -70,7 +68,7 @@ pub(crate) struct StateReservation<'a> {
     pub(super) pool: &'a mut StatePool,
     pub(super) rows: Vec<ReservedRow>,
     /// Of each tensor, once the step is prepared: the rows whose state is not the one that the operator wrote.
-    partial: Vec<Vec<Partial>>,
+    pub(super) partial: Vec<Vec<Partial>>,
 }
 
 /// The fixed-state inputs of the graph, one entry per row of the batch.
@@ -215,32 +213,6 @@ impl<'a> StateReservation<'a> {
         }
     }
 
-    /// Decides, for a step that is prepared, which bank each partial row leaves active. A state that is made over the one
-    /// before stays where that is; one of an admission, which the host makes, finds it there.
-    fn settle_places(&mut self) {
-        let in_place = self.pool.committer.is_in_place();
-        let takes = |row: usize| {
-            self.partial
-                .iter()
-                .flatten()
-                .any(|partial| partial.write == row)
-        };
-        for row in &mut self.rows {
-            match row.before {
-                Some(before) if takes(row.read) => row.next = before.active,
-                None if in_place && takes(row.write) => {
-                    let banks = self
-                        .pool
-                        .buffers
-                        .iter_mut()
-                        .map(|buffers| &mut buffers.bank);
-                    banks.for_each(|bank| bank.copy_row(row.read, row.write));
-                }
-                _ => {}
-            }
-        }
-    }
-
     fn check_row(&self, index: usize, row: &ReservedRow) -> Result<(), StateError> {
         let entry = self.pool.entry(row.request, row.handle)?;
         let now = match entry.slot {
@@ -272,20 +244,27 @@ impl ReservedRow {
         self.request
     }
 
+    /// Whether no operator wrote the state after the kept tokens, in any of the tensors.
+    pub(super) fn is_partial(&self) -> bool {
+        let run = self.winning();
+        let kept = self.kept.map_or(run.tokens, NonZeroUsize::get);
+        kept < run.tokens || !run.final_written
+    }
+
     /// The own row and the branches, in batch order.
     pub(super) fn runs(&self) -> impl Iterator<Item = &Run> {
         std::iter::once(&self.own).chain(&self.branches)
     }
 
     /// The row whose prefix is kept.
-    fn winning(&self) -> &Run {
+    pub(super) fn winning(&self) -> &Run {
         let branch = self.winner.checked_sub(1);
         branch
             .and_then(|branch| self.branches.get(branch))
             .unwrap_or(&self.own)
     }
 
-    fn kept_tokens(&self) -> Result<NonZeroUsize, StateError> {
+    pub(super) fn kept_tokens(&self) -> Result<NonZeroUsize, StateError> {
         self.kept
             .or(NonZeroUsize::new(self.winning().tokens))
             .ok_or(StateError::Changed(self.request))
@@ -318,7 +297,7 @@ impl Participant for StateReservation<'_> {
             } = pool;
             committer.prepare(tensors, (rows, &partial), buffers)?;
             self.partial = partial;
-            self.settle_places();
+            self.settle_places()?;
         }
         Ok(())
     }
@@ -474,64 +453,6 @@ fn claimed(
         winner: 0,
         kept: None,
     }
-}
-
-/// The rows whose state the operator of a tensor did not write, and where it comes from.
-/// With `in_place` it is made where a resident has it; what an admission reads is read by all, so its place is the other
-/// bank in any case.
-fn partial_rows(
-    tensor: &Tensor,
-    rows: &[ReservedRow],
-    in_place: bool,
-) -> Result<Vec<Partial>, StateError> {
-    let mut partial = Vec::new();
-    let mut first = 0;
-    for (index, row) in rows.iter().enumerate() {
-        let batch = first + row.winner;
-        first += row.runs().count();
-        let source = source(tensor, row, row.kept_tokens()?)
-            .map_err(|source| StateError::Select { row: index, source })?;
-        let take = tensor.kind.map_or(Take::Nothing, |kind| kind.take(source));
-        if take != Take::Nothing {
-            partial.push(Partial {
-                batch,
-                read: row.read,
-                write: match in_place && row.before.is_some() {
-                    true => row.read,
-                    false => row.write,
-                },
-                take,
-            });
-        }
-    }
-    Ok(partial)
-}
-
-/// Asks [`select`] for one tensor of the row that is kept. A tensor without checkpoints has a final state only.
-fn source(
-    tensor: &Tensor,
-    row: &ReservedRow,
-    kept: NonZeroUsize,
-) -> Result<Source, super::SelectError> {
-    let none = (CheckpointForm::State, CheckpointAlignment::Left, 0);
-    let checkpoints = tensor.spec.checkpoints.as_ref();
-    let (form, alignment, capacity) =
-        checkpoints.map_or(none, |spec| (spec.form, spec.alignment, spec.count));
-    let &Run {
-        tokens,
-        captured,
-        final_written,
-    } = row.winning();
-    let captured = if checkpoints.is_some() { captured } else { 0 };
-    select(&Query {
-        form,
-        alignment,
-        capacity,
-        captured,
-        final_written,
-        tokens,
-        kept,
-    })
 }
 
 /// Bytes of a NaN in every type of floats, and of -1 in every type of integers.

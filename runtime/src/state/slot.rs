@@ -12,7 +12,7 @@ pub(crate) enum Bank {
 }
 
 impl Bank {
-    /// The bank a step writes while this one is active.
+    /// The bank that operators write while this one is active.
     pub(crate) fn other(self) -> Self {
         match self {
             Self::Zero => Self::One,

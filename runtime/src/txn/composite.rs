@@ -167,11 +167,12 @@ impl Composite {
     /// The committed fixed state of a resident request, one row per tensor in manifest order.
     ///
     /// # Errors
-    /// Requests that are not resident, and memory the host cannot read.
+    /// Requests that are not resident, memory the host cannot read, and a torn composite.
     pub(crate) fn committed_rows(
         &self,
         request: RequestId,
     ) -> Result<Vec<RowBytes<'_>>, StepError> {
+        self.refuse_if_torn()?;
         let resident = self
             .standing
             .residents
@@ -186,8 +187,9 @@ impl Composite {
     /// What the cache holds of a resident request's committed positions, per layer. Empty without a paged cache.
     ///
     /// # Errors
-    /// Requests that are not resident, and memory the host cannot read.
+    /// As [`Self::committed_rows`].
     pub(crate) fn committed_cache(&self, request: RequestId) -> Result<Vec<KeysValues>, StepError> {
+        self.refuse_if_torn()?;
         match &self.kv {
             Some(kv) => Ok(kv.committed_rows(request)?),
             None => Ok(Vec::new()),
@@ -264,10 +266,16 @@ impl Composite {
         Ok(())
     }
 
-    fn check(&self, rows: &[StepRow]) -> Result<(), StepError> {
-        if self.standing.health == Health::Torn {
-            return Err(StepError::Torn);
+    /// A publication that did not run to its end may have left state half made.
+    fn refuse_if_torn(&self) -> Result<(), StepError> {
+        match self.standing.health {
+            Health::Torn => Err(StepError::Torn),
+            Health::Sound => Ok(()),
         }
+    }
+
+    fn check(&self, rows: &[StepRow]) -> Result<(), StepError> {
+        self.refuse_if_torn()?;
         if rows.is_empty() || rows.iter().any(|row| row.tokens == 0) {
             return Err(StepError::Empty);
         }

@@ -21,12 +21,6 @@ impl Permit {
     pub(super) fn between_steps() -> Self {
         Self(())
     }
-
-    /// To publish a participant that a test drives by itself.
-    #[cfg(test)]
-    pub(crate) fn of_a_test() -> Self {
-        Self(())
-    }
 }
 
 /// Something that changes with a committed step, and only with one.
@@ -84,6 +78,12 @@ impl<P: Participant> Seat<P> {
             participant,
             published: false,
         }
+    }
+
+    /// The exit of a participant that a test drives by itself.
+    #[cfg(test)]
+    pub(crate) fn publish_alone(self) {
+        self.publish(&Permit(()));
     }
 
     /// The exit of a committed step.

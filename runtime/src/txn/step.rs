@@ -327,8 +327,8 @@ impl<'a> Step<'a, Validated> {
 }
 
 impl Step<'_, Prepared> {
-    /// Makes the step visible. There is nothing left that could fail; should a participant of the caller panic all
-    /// the same, the composite refuses further steps instead of running on half a commit.
+    /// Makes the step visible. There is nothing left that could fail; should a participant panic all the same,
+    /// the composite refuses further steps instead of running on half a commit.
     pub(crate) fn publish(self) -> StepOutcome {
         let Self {
             rows,

@@ -136,10 +136,7 @@ fn advance_block<I: Isa, const ROWS: usize, const VECTORS: usize, const PER_KEY:
         }
         for v in 0..VECTORS {
             let key = isa.get(&step.key[at(0, v)]);
-            let decay = match PER_KEY {
-                true => isa.get(&step.decay[at(0, v)]),
-                false => isa.splat(step.decay[0]),
-            };
+            let decay = decay_of::<I, PER_KEY>(isa, step, at(0, v));
             for r in 0..ROWS {
                 states[r][v] = isa.mul_add(key, deltas[r], isa.mul(states[r][v], decay));
             }
@@ -149,6 +146,19 @@ fn advance_block<I: Isa, const ROWS: usize, const VECTORS: usize, const PER_KEY:
         for (v, s) in row.iter().enumerate() {
             isa.set(&mut state[at(r, v)], *s);
         }
+    }
+}
+
+/// What some columns of a row decay by at a step.
+#[inline(always)]
+fn decay_of<I: Isa, const PER_KEY: bool>(
+    isa: I,
+    step: &Transition<'_>,
+    columns: Range<usize>,
+) -> I::Vector {
+    match PER_KEY {
+        true => isa.get(&step.decay[columns]),
+        false => isa.splat(step.decay[0]),
     }
 }
 
@@ -206,10 +216,8 @@ fn advance<I: Isa, const V: usize, const PER_KEY: bool>(
         let keys = &step.key[at.clone()];
         let delta = isa.splat(step.delta[row]);
         for (v, s) in states.iter_mut().enumerate() {
-            let decay = match PER_KEY {
-                true => isa.get(&step.decay[at.clone()][part(v)]),
-                false => isa.splat(step.decay[0]),
-            };
+            let at = at.start + part(v).start..at.start + part(v).end;
+            let decay = decay_of::<I, PER_KEY>(isa, step, at);
             *s = isa.mul_add(isa.get(&keys[part(v)]), delta, isa.mul(*s, decay));
         }
     }
@@ -223,48 +231,62 @@ mod tests {
     use super::super::super::testing::Random;
     use super::*;
 
+    /// Who takes a head through its steps.
+    type Replay<I> = fn(I, Path<'_>, &mut [f32]);
+
     /// The same bits as element by element, for rows and columns that fill no vector and no group of rows.
     fn check<I: Isa, const PER_KEY: bool>(isa: I) {
-        let mut random = Random::new(5);
-        for (value_dim, key_dim, kept) in [
+        for size in [
             (1, 1, 0),
             (1, 1, 1),
             (3, 5, 2),
             (4, 16, 3),
             (9, 37, 8),
             (6, 64, 11),
-            (8, 64, 3),
             (5, 128, 2),
             (3, 256, 4),
         ] {
-            let state = random.floats(value_dim * key_dim, 1.0);
-            let decays = if PER_KEY { key_dim } else { 1 };
-            let parts: Vec<[Vec<f32>; 3]> = (0..kept)
-                .map(|_| [decays, key_dim, value_dim].map(|len| random.floats(len, 1.0)))
-                .collect();
-            let step = |parts| {
-                let [decay, key, delta]: &[Vec<f32>; 3] = parts;
-                Transition { decay, key, delta }
-            };
-            let steps: Vec<Transition<'_>> = parts.iter().map(step).collect();
-            let path = Path {
-                steps: &steps,
-                key_dim,
-            };
-            let mut after = state.clone();
-            replay_rows::<I, PER_KEY>(isa, path, &mut after);
-            for (at, (found, before)) in after.iter().zip(&state).enumerate() {
-                let (row, column) = (at / key_dim, at % key_dim);
-                let expected = steps.iter().fold(*before, |s, step| {
-                    let decay = step.decay[column % decays];
-                    isa.fma(step.key[column], step.delta[row], s * decay)
-                });
-                assert_eq!(
-                    found.to_bits(),
-                    expected.to_bits(),
-                    "{value_dim} x {key_dim}, {kept}"
-                );
-            }
+            check_one::<I, PER_KEY>(isa, replay_rows::<I, PER_KEY>, size);
+        }
+        // The blocks of machines with many registers, which any other can run too.
+        for (rows, kept) in [(4, 3), (9, 2), (3, 1), (16, 8)] {
+            let four = (rows, 4 * I::LANES, kept);
+            check_one::<I, PER_KEY>(isa, replay_blocks::<I, 4, 4, PER_KEY>, four);
+            let eight = (rows, 8 * I::LANES, kept);
+            check_one::<I, PER_KEY>(isa, replay_blocks::<I, 2, 8, PER_KEY>, eight);
+        }
+    }
+
+    fn check_one<I: Isa, const PER_KEY: bool>(
+        isa: I,
+        replay: Replay<I>,
+        (value_dim, key_dim, kept): (usize, usize, usize),
+    ) {
+        let mut random = Random::new(5);
+        let state = random.floats(value_dim * key_dim, 1.0);
+        let decays = if PER_KEY { key_dim } else { 1 };
+        let parts: Vec<[Vec<f32>; 3]> = (0..kept)
+            .map(|_| [decays, key_dim, value_dim].map(|len| random.floats(len, 1.0)))
+            .collect();
+        let step = |parts| {
+            let [decay, key, delta]: &[Vec<f32>; 3] = parts;
+            Transition { decay, key, delta }
+        };
+        let steps: Vec<Transition<'_>> = parts.iter().map(step).collect();
+        let path = Path {
+            steps: &steps,
+            key_dim,
+        };
+        let mut after = state.clone();
+        replay(isa, path, &mut after);
+        for (at, (found, before)) in after.iter().zip(&state).enumerate() {
+            let (row, column) = (at / key_dim, at % key_dim);
+            let expected = steps.iter().fold(*before, |s, step| {
+                let decay = step.decay[column % decays];
+                isa.fma(step.key[column], step.delta[row], s * decay)
+            });
+            let size = format!("{value_dim} x {key_dim}, {kept}");
+            assert_eq!(found.to_bits(), expected.to_bits(), "{size}");
         }
     }
 

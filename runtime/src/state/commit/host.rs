@@ -1,4 +1,4 @@
-//! States made by the host: where they are, over the state before the step. Memory that is written needs not be fetched
+//! States made by the host: where they are, over the state before the step. Memory that is written need not be fetched
 //! from elsewhere, and what the operator wrote beside it is left behind.
 //!
 //! Everything that can be wrong is found by [`check`], while nothing has changed; [`make`] has no way to fail then. Every
@@ -22,19 +22,19 @@ const PER_THREAD: usize = 3 << 20;
 ///
 /// # Errors
 /// Memory that is not what the specification says.
-pub(super) fn check(
+pub(in crate::state) fn check(
     tensors: &[Tensor],
     (step_rows, rows): (usize, &[Vec<Partial>]),
     buffers: &mut [FixedBuffers],
 ) -> Result<(), StateError> {
     for (index, ((tensor, rows), buffers)) in tensors.iter().zip(rows).zip(buffers).enumerate() {
-        let mut made = vec![false; rows.len()];
+        let mut fits = vec![false; rows.len()];
         for (at, work) in works(tensor, step_rows, rows, buffers) {
-            if let Some(made) = made.get_mut(at) {
-                *made = work.fits();
+            if let Some(fits) = fits.get_mut(at) {
+                *fits = work.fits();
             }
         }
-        if let Some((row, _)) = rows.iter().zip(made).find(|(_, made)| !made) {
+        if let Some((row, _)) = rows.iter().zip(fits).find(|(_, fits)| !fits) {
             return Err(StateError::Memory {
                 tensor: index,
                 row: row.batch,
@@ -71,19 +71,22 @@ pub(in crate::state) fn make_on(
     let each = tensors.iter().zip(rows).zip(buffers);
     let all = each.flat_map(|((tensor, rows), buffers)| works(tensor, step_rows, rows, buffers));
     let works = all.map(|(_, work)| work);
-    if threads == NonZeroUsize::MIN {
-        works.for_each(Work::make);
-        return;
+    match threads {
+        NonZeroUsize::MIN => works.for_each(Work::make),
+        threads => share(threads, works.map(|work| || work.make())),
     }
+}
+
+/// Does all work on so many threads. A panic of one goes on here: states may be half made, and publishing has no other way to
+/// say so.
+fn share(threads: NonZeroUsize, works: impl Iterator<Item = impl FnOnce() + Send>) {
     let pieces: Vec<_> = works.map(|work| Mutex::new(Some(work))).collect();
     let one = |index: usize| {
-        let piece = pieces.get(index);
-        let work =
-            piece.and_then(|piece| piece.lock().unwrap_or_else(PoisonError::into_inner).take());
-        work.into_iter().for_each(Work::make);
+        let piece = pieces.get(index).map(Mutex::lock);
+        let work = piece.and_then(|piece| piece.unwrap_or_else(PoisonError::into_inner).take());
+        work.into_iter().for_each(|work| work());
     };
     if let Err(error) = Scoped(threads).spread(pieces.len(), &one) {
-        // States may be half made, and publishing has no other way to say so.
         std::panic::resume_unwind(Box::new(error.to_string()));
     }
 }
@@ -191,15 +194,41 @@ fn replays<'b>(
     Some(lend(bank.as_f32_mut()?, row, rows).filter_map(replay))
 }
 
-/// The bank rows that `rows` write, with their place among them. Of several that write one row, only the first gets it.
+/// The bank rows that `rows` write, with their place among them. Of several that write one row, only one gets it.
 fn lend<'b, T>(
     bank: &'b mut [T],
     row: usize,
     rows: &'b [Partial],
 ) -> impl Iterator<Item = (usize, &'b Partial, &'b mut [T])> {
-    let all = bank.chunks_exact_mut(row.max(1)).enumerate();
-    all.filter_map(|(index, state)| {
-        let at = rows.iter().position(|row| row.write == index)?;
-        Some((at, rows.get(at)?, state))
+    let mut ordered: Vec<_> = rows.iter().enumerate().collect();
+    ordered.sort_by_key(|(_, row)| row.write);
+    let (mut all, mut next) = (bank.chunks_exact_mut(row.max(1)), 0);
+    ordered.into_iter().filter_map(move |(at, row)| {
+        let state = all.nth(row.write.checked_sub(next)?)?;
+        next = row.write + 1;
+        Some((at, row, state))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn work_that_panics_on_any_thread_is_not_passed_over() {
+        let threads = NonZeroUsize::new(3).unwrap();
+        let done = AtomicUsize::new(0);
+        let work = |panics: bool| {
+            let done = &done;
+            move || {
+                assert!(!panics, "as asked");
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        share(threads, (0..9).map(|_| work(false)));
+        assert_eq!(done.load(Ordering::Relaxed), 9);
+        let panicked = std::panic::catch_unwind(|| share(threads, (0..9).map(|at| work(at == 7))));
+        assert!(panicked.is_err());
+    }
 }

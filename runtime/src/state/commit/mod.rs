@@ -35,7 +35,7 @@ pub(super) struct Partial {
     pub(super) batch: usize,
     /// Bank row that holds the state before the step.
     pub(super) read: usize,
-    /// Bank row that takes the state: another for graphs, the same for the host.
+    /// Bank row that takes the state: another for graphs; for the host one that holds the state before the step by then.
     pub(super) write: usize,
     /// What makes the state.
     pub(super) take: Take,

@@ -8,7 +8,7 @@ use crate::model::spec::{FixedSpec, StateSpec};
 use crate::model::test_specs::{by_rows, conv, delta, per_key, series};
 use crate::state::layout::SeriesLayout;
 use crate::state::{Bank, Entry, FixedRow, PoolError, Slot, SlotHandle, StatePool};
-use crate::txn::{Participant, Permit};
+use crate::txn::Participant;
 use genai_config_schema::{CheckpointAlignment, CheckpointForm, StateLayout};
 use std::num::NonZeroUsize;
 
@@ -121,8 +121,7 @@ impl World {
             let bank = &step.buffers()[0].bank;
             assert_eq!(bank.row_f32(row).unwrap(), first(bank.row_elements(), row));
         }
-        Participant::publish(&mut *step, &Permit::of_a_test());
-        drop(step);
+        step.publish_alone();
         let bank = &pool.buffers[0].bank;
         let rows = bank.as_f32().unwrap().chunks(bank.row_elements());
         rows.map(<[f32]>::to_vec).collect()

@@ -5,7 +5,7 @@ use crate::model::spec::{FixedBuffers, FixedSpec};
 use crate::model::test_specs::{conv, delta, per_key, series, tensor};
 use crate::state::StateError;
 use crate::state::capture::{CaptureKind, Take, Transitions};
-use crate::state::commit::host::make_on;
+use crate::state::commit::host::{check, make_on};
 use crate::state::commit::{Committer, Partial};
 use crate::state::layout::SeriesLayout;
 use crate::state::pool::Tensor;
@@ -177,6 +177,26 @@ fn memory_of_other_extents_is_refused() {
     refused(Source::Replay(1), absent);
 }
 
+/// The first of them would be made and then made over.
+#[test]
+fn two_rows_are_not_made_in_one_place() {
+    let spec = conv([2, 3], 3);
+    let mut all = [noisy(&spec, 2)];
+    let tensors = [Tensor {
+        kind: Some(kind(&spec)),
+        spec,
+    }];
+    let row = |batch| Partial {
+        batch,
+        read: 3,
+        write: 3,
+        take: Take::Replay(1),
+    };
+    let refused = check(&tensors, (2, &[vec![row(0), row(1)]]), &mut all);
+    assert_eq!(refused, Err(StateError::Memory { tensor: 0, row: 1 }));
+    check(&tensors, (2, &[vec![row(1)]]), &mut all).unwrap();
+}
+
 #[test]
 fn what_is_copied_is_not_replayed() {
     let dense = kind(&series(conv([2, 1], 3), CheckpointAlignment::Left));
@@ -223,6 +243,7 @@ fn threads_change_nothing() {
         };
         let rows: Vec<Vec<Partial>> = specs.iter().map(|_| (0..ROWS).map(row).collect()).collect();
         let threads = NonZeroUsize::new(threads).unwrap();
+        check(&tensors, (ROWS, &rows), &mut all).unwrap();
         make_on(threads, &tensors, (ROWS, &rows), &mut all);
         let bytes = all
             .iter()
@@ -232,6 +253,14 @@ fn threads_change_nothing() {
     let alone = commit(1);
     assert!(commit(3) == alone);
     assert!(commit(2) == alone);
+    for (spec, after) in specs.iter().zip(&alone) {
+        let before = noisy(spec, ROWS);
+        let row = before.bank.as_bytes().unwrap().len() / (2 * ROWS);
+        let rows = before.bank.as_bytes().unwrap().chunks(row);
+        for (index, (before, after)) in rows.zip(after.chunks(row)).enumerate() {
+            assert_eq!(before == after, index < ROWS, "bank row {index}");
+        }
+    }
 }
 
 /// A bank of `2 * rows` rows and the slots of a step of so many, without a hole.

@@ -44,7 +44,7 @@ pub(super) const KERNELS: &[Mistake] = &[
     },
     Mistake {
         name: "rejected-drafts-kept-on-real-graphs",
-        file: "runtime/src/state/reservation.rs",
+        file: "runtime/src/state/partial.rs",
         text: "first += row.runs().count();
         let source = source(tensor, row, row.kept_tokens()?)",
         replacement: "first += row.runs().count();

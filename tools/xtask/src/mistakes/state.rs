@@ -4,6 +4,7 @@ use super::{Mistake, unit};
 
 const SELECT: &str = "runtime/src/state/select.rs";
 const RESERVATION: &str = "runtime/src/state/reservation.rs";
+const PARTIAL_ROWS: &str = "runtime/src/state/partial.rs";
 const COMMIT: &str = "runtime/src/state/commit/host.rs";
 const POOL: &str = "runtime/src/state/pool.rs";
 const LAYOUT: &str = "runtime/src/state/layout.rs";
@@ -11,6 +12,8 @@ const IMAGE: &str = "runtime/src/state/image.rs";
 const PARALLEL: &str = "runtime/src/kernels/parallel.rs";
 const REPLAY: &str = "runtime/src/kernels/gated_delta_net/replay.rs";
 
+const SAME_PATH: &str =
+    "kernels::gated_delta_net::replay::tests::every_element_takes_the_same_path";
 const SCRIPTS: &str = "txn::tests::scripts::random::random_scripts_agree_with_token_by_token_state";
 const PARTIAL: &str = "txn::tests::phases::a_partial_prefix_moves_tokens_state_and_cache_together";
 const RELEASED: &str = "txn::tests::phases::a_released_slot_reads_zero_and_its_handle_is_stale";
@@ -76,7 +79,7 @@ pub(super) const SELECTION: &[Mistake] = &[
     },
     Mistake {
         name: "recurrence-clamped-to-the-history",
-        file: RESERVATION,
+        file: PARTIAL_ROWS,
         text: "kind.take(source)",
         replacement: "match kind.take(source) {
             Take::Replay(kept) => Take::Replay(kept.min(3)),
@@ -86,7 +89,7 @@ pub(super) const SELECTION: &[Mistake] = &[
     },
     Mistake {
         name: "kept-ignored-by-state",
-        file: RESERVATION,
+        file: PARTIAL_ROWS,
         text: "first += row.runs().count();
         let source = source(tensor, row, row.kept_tokens()?)",
         replacement: "first += row.runs().count();
@@ -152,23 +155,23 @@ pub(super) const BANKS: &[Mistake] = &[
     },
     Mistake {
         name: "made-over-the-final-state",
-        file: RESERVATION,
+        file: PARTIAL_ROWS,
         text: "                    true => row.read,",
         replacement: "                    true => row.write,",
         test: unit(PARTIAL),
     },
     Mistake {
         name: "bank-flipped-away-from-a-kept-prefix",
-        file: RESERVATION,
-        text: "Some(before) if takes(row.read) => row.next = before.active,",
-        replacement: "Some(_) if takes(row.read) => {}",
+        file: PARTIAL_ROWS,
+        text: "row.next = before.active;",
+        replacement: "let _ = before.active;",
         test: unit(PARTIAL),
     },
     Mistake {
         name: "admission-made-over-what-was-there",
-        file: RESERVATION,
-        text: "banks.for_each(|bank| bank.copy_row(row.read, row.write));",
-        replacement: "banks.for_each(|bank| bank.copy_row(row.write, row.write));",
+        file: PARTIAL_ROWS,
+        text: "buffers.bank.copy_row(row.read, row.write);",
+        replacement: "buffers.bank.copy_row(row.write, row.write);",
         test: unit("txn::tests::trees::a_fresh_request_may_branch"),
     },
     Mistake {
@@ -292,10 +295,10 @@ pub(super) const SHARING: &[Mistake] = &[
         test: unit("state::tests::replay::memory_of_other_extents_is_refused"),
     },
     Mistake {
-        name: "lent-by-place-in-the-step",
+        name: "rows-lent-in-the-order-of-the-step",
         file: COMMIT,
-        text: "rows.iter().position(|row| row.write == index)?;",
-        replacement: "rows.iter().position(|row| row.batch == index)?;",
+        text: "ordered.sort_by_key(|(_, row)| row.write);",
+        replacement: "ordered.sort_by_key(|(_, row)| row.batch);",
         test: unit(SCRIPTS),
     },
     Mistake {
@@ -308,23 +311,55 @@ pub(super) const SHARING: &[Mistake] = &[
     Mistake {
         name: "transitions-in-the-other-order",
         file: REPLAY,
-        text: "for step in steps {",
-        replacement: "for step in steps.iter().rev() {",
+        text: "for step in steps {
+        let keys",
+        replacement: "for step in steps.iter().rev() {
+        let keys",
         test: unit("kernels::gated_delta_net::tests::replay_applies_transitions_in_order"),
+    },
+    Mistake {
+        name: "transitions-in-the-other-order-in-blocks",
+        file: REPLAY,
+        text: "for step in steps {
+        let mut deltas",
+        replacement: "for step in steps.iter().rev() {
+        let mut deltas",
+        test: unit(SAME_PATH),
+    },
+    Mistake {
+        name: "decay-of-other-columns",
+        file: REPLAY,
+        text: "true => isa.get(&step.decay[columns]),",
+        replacement: "true => isa.get(&step.decay[..columns.len()]),",
+        test: unit(SAME_PATH),
+    },
+    Mistake {
+        name: "rows-after-whole-blocks-taken-for-the-first",
+        file: REPLAY,
+        text: "(first - first % ROWS, rest)",
+        replacement: "(first % ROWS - first % ROWS, rest)",
+        test: unit(SAME_PATH),
+    },
+    Mistake {
+        name: "panic-while-publishing-passed-over",
+        file: COMMIT,
+        text: "        std::panic::resume_unwind(Box::new(error.to_string()));",
+        replacement: "        let _ = error;",
+        test: unit("state::commit::host::tests::work_that_panics_on_any_thread_is_not_passed_over"),
     },
     Mistake {
         name: "columns-beyond-whole-vectors-left-out",
         file: REPLAY,
         text: "if vectors * lanes < dim {",
         replacement: "if vectors * lanes < dim && state.is_empty() {",
-        test: unit("kernels::gated_delta_net::replay::tests::every_element_takes_the_same_path"),
+        test: unit(SAME_PATH),
     },
     Mistake {
         name: "vectors-beyond-whole-groups-left-out",
         file: REPLAY,
         text: "for vector in together..vectors {",
         replacement: "for vector in vectors..vectors {",
-        test: unit("kernels::gated_delta_net::replay::tests::every_element_takes_the_same_path"),
+        test: unit(SAME_PATH),
     },
     Mistake {
         name: "one-decay-for-all-keys",

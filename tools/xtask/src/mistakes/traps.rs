@@ -265,7 +265,7 @@ const SILENT: &[(&str, Guard)] = &[
     (
         "a state that could not be made passes for one that was",
         Caught(&[
-            "state-that-was-not-made-passes",
+            "memory-that-does-not-fit-passes",
             "panic-on-a-thread-unnoticed",
             "dropped-but-not-discarded",
         ]),
@@ -378,7 +378,7 @@ const IDENTITY: &[(&str, Guard)] = &[
     (
         "final state aliased to initial state",
         Caught(&[
-            "replayed-from-the-final-state",
+            "made-over-the-final-state",
             "graph-told-to-read-what-it-writes",
             "graph-reads-the-wrong-rows",
         ]),
