@@ -5,7 +5,7 @@ use super::{Mistake, unit};
 const KV: &str = "runtime/src/kv/reservation.rs";
 const KV_BRANCHES: &str = "runtime/src/kv/branches.rs";
 const CANDIDATE: &str = "runtime/src/kv/candidate.rs";
-const PARTIAL: &str = "runtime/src/state/partial.rs";
+const PARTIAL_ROWS: &str = "runtime/src/state/partial.rs";
 const BLOCKS: &str = "runtime/src/kv/blocks.rs";
 const COMPOSITE: &str = "runtime/src/txn/composite.rs";
 const STEP: &str = "runtime/src/txn/step.rs";
@@ -84,14 +84,14 @@ pub(super) const CACHE: &[Mistake] = &[
 pub(super) const BRANCHES: &[Mistake] = &[
     Mistake {
         name: "state-of-the-row-beside-the-winner",
-        file: PARTIAL,
+        file: PARTIAL_ROWS,
         text: "let batch = first + row.winner;",
         replacement: "let batch = first + row.winner.saturating_sub(1);",
         test: unit(WINS),
     },
     Mistake {
         name: "branches-not-counted-before-a-row",
-        file: PARTIAL,
+        file: PARTIAL_ROWS,
         text: "first += row.runs().count();",
         replacement: "first += 1;",
         test: unit(WINS),
