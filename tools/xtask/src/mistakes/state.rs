@@ -290,8 +290,8 @@ pub(super) const SHARING: &[Mistake] = &[
     Mistake {
         name: "memory-that-does-not-fit-passes",
         file: COMMIT,
-        text: "*made = work.fits();",
-        replacement: "*made = work.fits() || true;",
+        text: "*fits = work.fits();",
+        replacement: "*fits = work.fits() || true;",
         test: unit("state::tests::replay::memory_of_other_extents_is_refused"),
     },
     Mistake {
@@ -327,7 +327,7 @@ pub(super) const SHARING: &[Mistake] = &[
         test: unit(SAME_PATH),
     },
     Mistake {
-        name: "decay-of-other-columns",
+        name: "decay-of-the-first-columns",
         file: REPLAY,
         text: "true => isa.get(&step.decay[columns]),",
         replacement: "true => isa.get(&step.decay[..columns.len()]),",
@@ -364,7 +364,7 @@ pub(super) const SHARING: &[Mistake] = &[
     Mistake {
         name: "one-decay-for-all-keys",
         file: REPLAY,
-        text: "true => isa.get(&step.decay[at.clone()][part(v)]),",
+        text: "true => isa.get(&step.decay[columns]),",
         replacement: "true => isa.splat(step.decay[0]),",
         test: unit("state::tests::replay::heads_share_keys_and_have_extents_of_their_own"),
     },
