@@ -454,6 +454,10 @@ fn a_torn_composite_refuses_steps_but_releases() {
     composite.standing.health = Health::Torn;
     let error = composite.reserve(&[row(1, 1, 0, false)]).unwrap_err();
     assert!(matches!(error, StepError::Torn) && !error.can_wait());
+    let rows = composite.committed_rows(id(1)).map(|rows| rows.len());
+    assert!(matches!(rows, Err(StepError::Torn)));
+    let cache = composite.committed_cache(id(1));
+    assert!(matches!(cache, Err(StepError::Torn)));
     composite.release(id(1)).unwrap();
 }
 

@@ -3,7 +3,6 @@
 use super::{Mistake, case, unit};
 
 const POOL: &str = "runtime/src/state/pool.rs";
-const IMAGE: &str = "runtime/src/state/image.rs";
 const CAPTURE: &str = "runtime/src/state/capture/mod.rs";
 const HEAD: &str = "runtime/src/engine/draft/head.rs";
 
@@ -37,9 +36,9 @@ pub(super) const HISTORIES: &[Mistake] = &[
     },
     Mistake {
         name: "forked-without-the-latest-id",
-        file: IMAGE,
-        text: "all.ok_or(missing)?.copy_within(from, to.start);",
-        replacement: "all.ok_or(missing)?.copy_within(from.start..from.end - 8, to.start);",
+        file: "runtime/src/device/buffer.rs",
+        text: "all.copy_within(from, to.start);",
+        replacement: "all.copy_within(from.start..from.end - 8, to.start);",
         test: unit(COPIES),
     },
     Mistake {

@@ -262,11 +262,8 @@ pub(super) const TRANSACTION: &[Mistake] = &[
     Mistake {
         name: "torn-step-after-step",
         file: COMPOSITE,
-        text: "        if self.standing.health == Health::Torn {
-            return Err(StepError::Torn);
-        }
-",
-        replacement: "",
+        text: "Health::Torn => Err(StepError::Torn),",
+        replacement: "Health::Torn => Ok(()),",
         test: unit("txn::tests::phases::a_torn_composite_refuses_steps_but_releases"),
     },
 ];
