@@ -95,6 +95,36 @@ pub fn confined(folder: &Path, relative: &str) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 
+/// The folder that a file is to be made in, as it was given.
+///
+/// # Errors
+///
+/// `NotFound` and `NotADirectory` with the folder's name, and what the system says.
+///
+/// ```
+/// let missing = genai_config_schema::existing_parent("no/such/folder/file.json".as_ref());
+/// assert_eq!(missing.unwrap_err().to_string(), "the folder `no/such/folder` does not exist");
+/// ```
+pub fn existing_parent(file: &Path) -> io::Result<&Path> {
+    let folder = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let shown = folder.display();
+    let (kind, message) = match std::fs::metadata(folder) {
+        Ok(found) if found.is_dir() => return Ok(folder),
+        Ok(_) => (
+            io::ErrorKind::NotADirectory,
+            format!("`{shown}` is not a folder"),
+        ),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            (error.kind(), format!("the folder `{shown}` does not exist"))
+        }
+        Err(error) => return Err(error),
+    };
+    Err(io::Error::new(kind, message))
+}
+
 fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file")
 }
@@ -107,6 +137,16 @@ fn too_large(most: u64) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_for_a_new_file_is_there() {
+        let parent = |file: &str| existing_parent(file.as_ref()).map(Path::to_path_buf);
+        assert_eq!(parent("file").unwrap(), Path::new("."));
+        assert_eq!(parent("src/file").unwrap(), Path::new("src"));
+        let wrong = |file| parent(file).unwrap_err().to_string();
+        assert_eq!(wrong("none/file"), "the folder `none` does not exist");
+        assert_eq!(wrong("Cargo.toml/file"), "`Cargo.toml` is not a folder");
+    }
 
     #[test]
     fn a_file_is_read_up_to_the_bound_and_not_beyond() {

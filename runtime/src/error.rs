@@ -126,6 +126,15 @@ pub enum LoadError {
     /// `genai_config.json` is missing or not valid.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
+    /// The folder holds a checkpoint as it was published, not a model that `build-model` wrote.
+    #[error(
+        "`{folder}`: holds a Hugging Face checkpoint (config.json and safetensors) and no genai_config.json; it has to be \
+         exported first: build-model --input {folder} --output MODEL, where MODEL is the folder to load then"
+    )]
+    NotExported {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// The graphs do not declare what `genai_config.json` says.
     #[error(transparent)]
     Contract(#[from] ContractErrors),
@@ -189,7 +198,9 @@ impl LoadError {
                 ErrorCode::OptionInvalid
             }
             Self::Provider { .. } => ErrorCode::ProviderUnavailable,
-            Self::File { .. } | Self::Tokenizer { .. } => ErrorCode::FileUnreadable,
+            Self::File { .. } | Self::Tokenizer { .. } | Self::NotExported { .. } => {
+                ErrorCode::FileUnreadable
+            }
             Self::Config(errors) => match errors.codes().next() {
                 Some(ConfigCode::Unreadable) => ErrorCode::FileUnreadable,
                 _ => ErrorCode::ConfigInvalid,

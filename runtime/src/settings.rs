@@ -39,7 +39,7 @@ pub(crate) const THREADS: Setting = Setting {
 };
 
 /// Where drafts come from.
-const SPECULATION: Setting = Setting {
+pub(crate) const SPECULATION: Setting = Setting {
     name: "PAWL_SPECULATION",
     meaning: "where drafts come from: off, ngram, mtp, tree or auto; without it mtp where the model has a head, else ngram",
 };

@@ -111,7 +111,7 @@ fn options() -> Vec<Case> {
         (&["--window", "9"], "window is 9"),
         (&["--window", "-1"], "--window"),
         (&["--window", "4294967296"], "--window"),
-        (&["--rows", "0"], "--rows"),
+        (&["--rows", "0"], "expected a whole number from 1"),
         (&["--rows", "-1"], "--rows"),
         (&["--rows", "18446744073709551616"], "--rows"),
         (

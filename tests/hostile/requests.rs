@@ -167,10 +167,29 @@ fn options() -> Vec<Case> {
         (&["--draft-policy", "wild"], "--draft-policy"),
         (
             &["--speculation", "tree", "--tree-nodes", "0"],
-            "tree_nodes",
+            "--tree-nodes is 0, expected 1 to 16",
         ),
         (&["--speculation", "tree", "--tree-nodes", "17"], "1 to 16"),
         (&["--tree-nodes", "-1"], "--tree-nodes"),
+        (
+            &["--speculation", "off", "--max-drafts", "3"],
+            "--max-drafts is 3, but --speculation is off",
+        ),
+        (
+            &["--speculation", "mtp", "--tree-nodes", "3"],
+            "--tree-nodes is 3, but --speculation is mtp",
+        ),
+        (&["--max-batch-size", "0"], "a whole number from 1"),
+        (&["--max-batch-size", "-1"], "--max-batch-size"),
+        (
+            &["--max-batch-size", "18446744073709551615"],
+            "larger than the address space",
+        ),
+        (&["--kv-blocks", "0"], "a whole number from 1"),
+        (
+            &["--kv-blocks", "18446744073709551615"],
+            "larger than the address space",
+        ),
         (&["--stop", ""], "stop string 0"),
         (&["--chat"], "--chat"),
         (&["--frobnicate"], "--frobnicate"),
@@ -236,6 +255,12 @@ fn options() -> Vec<Case> {
     ] {
         cases.push(ids(&format!("{name} of {value}"), &[], &[word]).variable(name, value));
     }
+    let contradicted = ids(
+        "PAWL_SPECULATION of off and a number of drafts",
+        &["--max-drafts", "3"],
+        &["--max-drafts is 3, but PAWL_SPECULATION is off"],
+    );
+    cases.push(contradicted.variable("PAWL_SPECULATION", "off"));
     cases
 }
 

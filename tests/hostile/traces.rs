@@ -83,16 +83,20 @@ fn contents() -> Vec<Case> {
     let sound = with("/model", json!("m"));
     let text = |name: &str, words: &str, text: &[u8]| drawn(name, &["t.json", words], text);
     vec![
-        text("a trace of nothing", "EOF", b""),
-        text("half a trace", "EOF", &sound.as_bytes()[..sound.len() / 2]),
+        text("a trace of nothing", "line 1, column 0: the file ends", b""),
+        text(
+            "half a trace",
+            "the file ends before the trace does",
+            &sound.as_bytes()[..sound.len() / 2],
+        ),
         text(
             "a trace that is not UTF-8",
-            "t.json",
+            "not valid JSON: invalid unicode code point",
             b"{\"version\": 1, \"model\": \"\xFF\"}",
         ),
         text(
             "a trace of brackets",
-            "invalid type: sequence",
+            "expected a text, found a list",
             nested.as_bytes(),
         ),
         text(
@@ -117,12 +121,12 @@ fn contents() -> Vec<Case> {
         ),
         text(
             "a trace with a token of -1",
-            "invalid value",
+            "expected a whole number from 0 to 4294967295, found -1",
             with(&row("drawn/0/id"), json!(-1)).as_bytes(),
         ),
         text(
             "a trace with a token that is a word",
-            "invalid type",
+            "expected a whole number from 0 to 4294967295, found \"a\"",
             with(&row("drawn/0/id"), json!("a")).as_bytes(),
         ),
         text(
@@ -249,7 +253,11 @@ fn pages() -> Vec<Case> {
             "/proc/x/page",
             &["/proc/x/page"],
         ),
-        out("a page below a file", "{here}/page/x", &["{here}/page/x"]),
+        out(
+            "a page below a file",
+            "{here}/page/x",
+            &["{here}/page/x", "`{here}/page` is not a folder"],
+        ),
         out("a page over its trace", "{here}/t.json", itself),
         out(
             "a page over its trace by another name",
@@ -318,7 +326,12 @@ fn recorded() -> Vec<Case> {
         to(
             "a trace below a file",
             "{here}/t.json/x",
-            &["{here}/t.json/x"],
+            &["{here}/t.json/x", "`{here}/t.json` is not a folder"],
+        ),
+        to(
+            "a trace to a folder that is not there",
+            "{here}/missing/t.json",
+            &["`{here}/missing/t.json`: the folder `{here}/missing` does not exist"],
         ),
         to(
             "a trace on a full disk",

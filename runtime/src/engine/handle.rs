@@ -73,9 +73,10 @@ impl Engine {
         let limits = limits::of(&model)?;
         let warnings = limits::unapplied(&model.config.search);
         let mut options = options.clone();
-        options.speculation = options.speculation.or(settings::speculation()?);
+        let variable = settings::speculation()?;
         options.draft_policy = options.draft_policy.or(settings::draft_policy()?);
-        let speculation = EffectiveSpeculation::choose(&options.wanted(), core::offer(&model))?;
+        let wanted = options.wanted().or(variable);
+        let speculation = EffectiveSpeculation::choose(&wanted, core::offer(&model))?;
         options.audit = options.audit.or(settings::audit()?);
         let heads = speculation.mode.heads();
         let layout = Layout::of(&model, model.limits.sequence, heads);

@@ -1,6 +1,7 @@
 //! How an engine schedules.
 
 use super::observe::{Observer, StepObserver};
+use crate::error::LoadError;
 use crate::limits::UNFINISHED;
 use crate::settings;
 use crate::speculate::{DraftPolicy, Speculation, Wanted};
@@ -28,9 +29,11 @@ pub struct EngineOptions {
     /// Where drafts come from; `None` takes `PAWL_SPECULATION`, else the model's head where it has one, else n-grams, where
     /// drafts can be undone.
     pub speculation: Option<Speculation>,
-    /// Drafts of one row, at most; `None` takes what the model allows, or 3 of that where the number is fixed.
+    /// Drafts of one row, at most; `None` takes what the model allows, or 3 of that where the number is fixed. Refused with
+    /// [`Speculation::Off`].
     pub max_drafts: Option<usize>,
-    /// Drafts of one tree, at most, from 1 to 16; `None` takes 8. Only [`Speculation::Tree`] drafts trees.
+    /// Drafts of one tree, at most, from 1 to 16; `None` takes 8. Refused where the mode is neither
+    /// [`Speculation::Tree`] nor [`Speculation::Auto`].
     pub tree_nodes: Option<usize>,
     /// Whether the number of drafts follows what they bring; `None` takes `PAWL_DRAFT_POLICY`, else
     /// [`DraftPolicy::Adaptive`].
@@ -119,7 +122,8 @@ impl EngineOptions {
         self
     }
 
-    /// Limits the drafts of one row, from 1 to what the model captures (7 for `update:8`).
+    /// Limits the drafts of one row, from 1 to what the model captures (7 for `update:8`). With speculation off, whoever
+    /// switched it off, it is an error when the engine starts.
     ///
     /// ```
     /// assert_eq!(pawl::EngineOptions::default().max_drafts(7).max_drafts, Some(7));
@@ -130,7 +134,7 @@ impl EngineOptions {
         self
     }
 
-    /// Limits the drafts of one tree, from 1 to 16.
+    /// Limits the drafts of one tree, from 1 to 16. In a mode without trees it is an error when the engine starts.
     ///
     /// ```
     /// assert_eq!(pawl::EngineOptions::default().tree_nodes(12).tree_nodes, Some(12));
@@ -179,10 +183,30 @@ impl EngineOptions {
         self
     }
 
+    /// Refuses, before a model is loaded, what no model could serve. [`Engine::new`](crate::Engine::new) refuses the same.
+    ///
+    /// # Errors
+    /// Options that contradict each other or the environment, and environment variables that cannot be understood.
+    ///
+    /// ```
+    /// use pawl::{EngineOptions, Speculation};
+    ///
+    /// let options = EngineOptions::default().speculation(Speculation::Off).max_drafts(3);
+    /// let refused = options.check().unwrap_err().to_string();
+    /// assert!(refused.starts_with("max_drafts is 3, but speculation is off"));
+    /// ```
+    pub fn check(&self) -> Result<(), LoadError> {
+        let wanted = self.wanted().or(settings::speculation()?);
+        settings::draft_policy()?;
+        settings::audit()?;
+        Ok(wanted.check()?)
+    }
+
     /// What is asked of speculation.
     pub(crate) fn wanted(&self) -> Wanted {
         Wanted {
             mode: self.speculation,
+            by_variable: false,
             max_drafts: self.max_drafts,
             tree_nodes: self.tree_nodes,
             policy: self.draft_policy,

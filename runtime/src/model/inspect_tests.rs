@@ -39,6 +39,28 @@ fn a_model_is_described_as_when_it_is_loaded() {
     assert_eq!(bank.checkpoint_alignment, Some("left"));
 }
 
+#[test]
+fn a_checkpoint_that_was_not_exported_is_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let message = || {
+        let refused = inspect(folder.path(), &LoadOptions::new()).unwrap_err();
+        assert_eq!(refused.code(), crate::ErrorCode::FileUnreadable);
+        refused.to_string()
+    };
+    fs::write(folder.path().join("config.json"), "{}").unwrap();
+    assert!(!message().contains("build-model"), "no weights");
+    fs::write(folder.path().join("model.safetensors"), "").unwrap();
+    let command = format!("build-model --input {} --output", folder.path().display());
+    assert!(message().contains(&command), "{}", message());
+    let file = folder.path().join("genai_config.json");
+    let plan = crate::StatePlan::read(&file, 8, None).unwrap_err();
+    assert!(plan.to_string().contains(&command), "{plan}");
+    // What is there and wrong is told as it is.
+    fs::write(&file, "{").unwrap();
+    let refused = inspect(folder.path(), &LoadOptions::new()).unwrap_err();
+    assert!(matches!(refused, LoadError::Config(_)), "{refused}");
+}
+
 /// A graph that ONNX Runtime cannot open is described all the same.
 #[test]
 fn nothing_is_opened() {

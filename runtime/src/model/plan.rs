@@ -365,10 +365,10 @@ impl MemoryPlan {
         match limit {
             Some(limit) if self.total() > limit => Err(LoadError::Memory {
                 reason: format!(
-                    "the model needs {}, more than the memory limit of {}; raise it, or lower max_batch_size, \
-                     kv_blocks or max_sequence\n{self}",
+                    "the model needs {}, more than the memory limit of {}; raise it{}\n{self}",
                     Bytes(self.total()),
-                    Bytes(limit)
+                    Bytes(limit),
+                    self.lowered(", or lower"),
                 ),
             }),
             _ => Ok(()),
@@ -382,13 +382,29 @@ impl MemoryPlan {
             Some(available) if needed.is_none_or(|needed| needed > available) => {
                 Err(LoadError::Memory {
                     reason: format!(
-                        "the model does not fit the {} of memory that are available; lower max_batch_size, \
-                         kv_blocks or max_sequence\n{self}",
-                        Bytes(available)
+                        "the model does not fit the {} of memory that are available{}\n{self}",
+                        Bytes(available),
+                        self.lowered("; lower"),
                     ),
                 })
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Which options take less memory where they are lower than now; nothing where none is left.
+    fn lowered(&self, before: &str) -> String {
+        let options = [
+            ("max_batch_size", self.slots),
+            ("kv_blocks", self.kv_blocks),
+        ];
+        let lower = options.iter().filter(|(_, now)| *now > 1);
+        let lower: Vec<_> = lower
+            .map(|(name, now)| format!("{name} (now {now})"))
+            .collect();
+        match lower.is_empty() {
+            true => String::new(),
+            false => format!("{before} {}", lower.join(" or ")),
         }
     }
 

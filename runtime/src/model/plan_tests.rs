@@ -204,7 +204,9 @@ fn sizes_that_no_machine_has_are_refused_with_the_plan() {
         let plan = plan(&small, &contract(&[5, 3]), &large).unwrap();
         let error = plan.require_fit().unwrap_err();
         assert!(
-            error.to_string().contains("lower max_batch_size"),
+            error
+                .to_string()
+                .contains("; lower max_batch_size (now 16) or kv_blocks (now 68719476736)\n"),
             "{error}"
         );
     }
@@ -225,14 +227,31 @@ fn a_limit_shrinks_the_cache_and_then_refuses_with_the_plan() {
     assert_eq!(planned(least).unwrap().kv_blocks(), 1);
     let error = planned(least - 1).unwrap_err();
     assert_eq!(error.code(), crate::ErrorCode::OutOfMemory);
-    for part in ["memory limit of", "key/value cache, 1 blocks", "total"] {
+    // The cache is as small as it can be already.
+    let advice = "raise it, or lower max_batch_size (now 16)\n";
+    for part in [
+        "memory limit of",
+        advice,
+        "key/value cache, 1 blocks",
+        "total",
+    ] {
         assert!(error.to_string().contains(part), "{part}: {error}");
     }
     let chosen = LoadOptions::new()
         .kv_blocks(free.kv_blocks())
         .memory_limit(total - 1);
     let error = plan(&config, &contract, &chosen).unwrap_err().to_string();
-    assert!(error.contains("memory limit of"), "{error}");
+    let advice = format!(
+        "max_batch_size (now 16) or kv_blocks (now {})\n",
+        free.kv_blocks()
+    );
+    assert!(
+        error.contains("memory limit of") && error.contains(&advice),
+        "{error}"
+    );
+    let one = LoadOptions::new().max_batch_size(1).memory_limit(1);
+    let error = plan(&config, &contract, &one).unwrap_err().to_string();
+    assert!(error.contains("memory limit of 1 B; raise it\n"), "{error}");
 }
 
 #[test]

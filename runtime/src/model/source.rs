@@ -28,9 +28,9 @@ impl Source {
     /// Reads and checks `folder`.
     pub(crate) fn read(folder: &Path) -> Result<Self, LoadError> {
         let path = folder.join(CONFIG_FILE);
-        let named = |errors: ConfigErrors| LoadError::Config(with_file(errors, &path));
-        let config = GenaiConfig::read(&path).map_err(named)?;
-        let manifest = config.manifest().map_err(named)?;
+        let config = read_config(&path)?;
+        let manifest = config.manifest();
+        let manifest = manifest.map_err(|errors| LoadError::Config(with_file(errors, &path)))?;
         let mtp = enabled_head(&config);
         let mut graph_sizes = Vec::new();
         let mut left = Allowance::default();
@@ -70,6 +70,26 @@ impl Source {
     }
 }
 
+/// Reads a configuration. Where there is none, but a checkpoint that was not exported yet, the error says so.
+pub(super) fn read_config(path: &Path) -> Result<GenaiConfig, LoadError> {
+    GenaiConfig::read(path).map_err(|errors| {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        match !path.exists() && holds_checkpoint(folder) {
+            true => LoadError::NotExported {
+                folder: folder.to_path_buf(),
+            },
+            false => LoadError::Config(with_file(errors, path)),
+        }
+    })
+}
+
+/// Whether a folder holds what `build-model` reads: a description and weights.
+fn holds_checkpoint(folder: &Path) -> bool {
+    let mut entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let weights = |path: PathBuf| path.extension().is_some_and(|kind| kind == "safetensors");
+    folder.join("config.json").is_file() && entries.any(|entry| weights(entry.path()))
+}
+
 /// The commit graphs that the groups of a model name, in their order.
 fn commit_files(manifest: &Manifest) -> Vec<&str> {
     let mut files: Vec<&str> = Vec::new();
@@ -89,7 +109,7 @@ pub(super) fn enabled_head(config: &GenaiConfig) -> Option<&Mtp> {
         .filter(|mtp| mtp.enabled != Some(false))
 }
 
-pub(super) fn with_file(mut errors: ConfigErrors, path: &Path) -> ConfigErrors {
+fn with_file(mut errors: ConfigErrors, path: &Path) -> ConfigErrors {
     errors.file.get_or_insert_with(|| path.to_path_buf());
     errors
 }

@@ -2,7 +2,7 @@
 
 use super::info::operator_name;
 use super::plan::{Bytes, DEFAULT_BATCH, bank_rows, staged_rows};
-use super::source::with_file;
+use super::source::read_config;
 use super::spec::transition_width;
 use crate::error::LoadError;
 use genai_config_schema::{GenaiConfig, StateGroup, StateKind};
@@ -141,8 +141,7 @@ impl StatePlan {
                 expected: format!("from 1 to {MOST_SLOTS}"),
             });
         }
-        let named = |errors| LoadError::Config(with_file(errors, file));
-        let config = GenaiConfig::read(file).map_err(named)?;
+        let config = read_config(file)?;
         let batching = config.engine.dynamic_batching.as_ref();
         let configured = batching.and_then(|batching| batching.max_batch_size);
         let configured = configured.and_then(|size| usize::try_from(size).ok());

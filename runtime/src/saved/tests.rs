@@ -426,7 +426,14 @@ fn a_failed_write_leaves_nothing() {
             error.to_string().contains(path.to_str().unwrap()),
             "{error}"
         );
+        assert!(!error.to_string().contains(".pawl-state-"), "{error}");
     }
+    let error = write(&inside, &layout(), &TOKENS, &image(4)).unwrap_err();
+    let missing = format!(
+        "the folder `{}` does not exist",
+        inside.parent().unwrap().display()
+    );
+    assert!(error.to_string().ends_with(&missing), "{error}");
     assert_eq!(files(&folder), 0);
 }
 

@@ -5,9 +5,11 @@ use super::format::{Entry, FORMAT, TOKENS, UNREAD, VERSION, checksum};
 use super::layout::{CacheLayout, Layout};
 use crate::kv::KeysValues;
 use crate::txn::StateImage;
+use genai_config_schema::existing_parent;
 use safetensors::{Dtype, View};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
@@ -36,22 +38,18 @@ pub(crate) fn write(
     let partial = partial.into_temp_path();
     // What was written replaced the file, and is for its owner alone again.
     std::fs::set_permissions(&partial, permissions).map_err(failed)?;
-    let written = std::fs::File::open(&partial).and_then(|file| file.sync_all());
+    let written = File::open(&partial).and_then(|file| file.sync_all());
     written.map_err(failed)?;
     partial.persist(&target).map_err(|e| failed(e.error))
 }
 
-/// A new file in a folder. As any other output it has the permissions that the process gives to new files, where temporary
-/// files are for their owner alone: who may read what was said is for the umask to say.
+/// A new file in a folder, made here: errors of the library name the temporary file, which nobody asked for, and its files
+/// are for their owner alone, where who may read what was said is for the umask to say.
 fn beside(folder: &Path) -> std::io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".pawl-state-");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    builder.tempfile_in(folder)
+    builder
+        .prefix(".pawl-state-")
+        .make_in(folder, |path| File::create_new(path))
 }
 
 /// The file to write, through a link if it is one. Only regular files are replaced.
@@ -59,7 +57,10 @@ fn target(path: &Path) -> std::io::Result<PathBuf> {
     match std::fs::metadata(path) {
         Ok(found) if found.is_file() => path.canonicalize(),
         Ok(_) => Err(std::io::Error::other("is not a regular file")),
-        Err(_) => std::path::absolute(path),
+        Err(_) => {
+            existing_parent(path)?;
+            std::path::absolute(path)
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Which source drafts, and what a model allows.
 
+use super::error::SpeculationError;
 use super::tree::DraftTree;
+use super::wanted::Wanted;
 use std::fmt;
 use std::str::FromStr;
 
@@ -62,6 +64,11 @@ impl Speculation {
     /// Whether it uses a model's head, where there is one.
     pub(crate) fn heads(self) -> bool {
         matches!(self, Self::Mtp | Self::Tree | Self::Auto)
+    }
+
+    /// Whether it drafts trees.
+    pub(crate) fn branches(self) -> bool {
+        matches!(self, Self::Tree | Self::Auto)
     }
 
     /// Whether it looks up what followed the same tokens.
@@ -178,58 +185,6 @@ impl fmt::Display for EffectiveSpeculation {
     }
 }
 
-/// What was asked for and cannot be had. Nothing falls back silently.
-///
-/// ```
-/// let error = pawl::SpeculationError::MaxDrafts { wanted: 9, most: 7 };
-/// assert_eq!(error.to_string(), "max_drafts is 9, this model takes 1 to 7");
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SpeculationError {
-    /// `mtp` for a model without a head.
-    #[error("speculation mtp: the model has no drafting head; use ngram or off")]
-    NoHead,
-    /// Drafts for a model whose fixed state cannot be rolled back.
-    #[error(
-        "speculation {mode}: the model was exported without checkpoints, so drafts cannot be undone; \
-         export it with --checkpoints update:8, or use off"
-    )]
-    NoCheckpoints {
-        /// What was asked for.
-        mode: Speculation,
-    },
-    /// More drafts than can be captured, or none at all.
-    #[error("max_drafts is {wanted}, this model takes 1 to {most}")]
-    MaxDrafts {
-        /// What was asked for.
-        wanted: usize,
-        /// What the model captures.
-        most: usize,
-    },
-    /// Trees of too many drafts, or none.
-    #[error("tree_nodes is {wanted}, expected 1 to {most}")]
-    TreeNodes {
-        /// What was asked for.
-        wanted: usize,
-        /// The most.
-        most: usize,
-    },
-}
-
-/// What is asked for.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wanted {
-    /// The mode.
-    pub(crate) mode: Option<Speculation>,
-    /// Drafts of one row, at most.
-    pub(crate) max_drafts: Option<usize>,
-    /// Drafts of one tree, at most.
-    pub(crate) tree_nodes: Option<usize>,
-    /// Whether the number of drafts follows what they bring.
-    pub(crate) policy: Option<DraftPolicy>,
-}
-
 /// What a loaded model offers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
@@ -261,7 +216,10 @@ impl EffectiveSpeculation {
             })
         };
         let mode = match wanted.mode {
-            Some(Speculation::Off) => return off(None),
+            Some(Speculation::Off) => {
+                wanted.refuse_unused(Speculation::Off)?;
+                return off(None);
+            }
             Some(Speculation::Mtp) if !offer.head => return Err(SpeculationError::NoHead),
             Some(mode) => mode,
             None if most == 0 => {
@@ -275,6 +233,7 @@ impl EffectiveSpeculation {
         if most == 0 {
             return Err(SpeculationError::NoCheckpoints { mode });
         }
+        wanted.refuse_unused(mode)?;
         // A fixed number has to pay on average; an adaptive one goes as far as it pays.
         let default = match policy {
             DraftPolicy::Adaptive => most,
@@ -378,10 +337,10 @@ impl<F: Fn(&[u32], usize) -> Vec<u32> + Send + Sync> DraftSource for F {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    const OFFER: Offer = Offer {
+    pub(in crate::speculate) const OFFER: Offer = Offer {
         head: true,
         capture_capacity: 8,
         rows: 8,
@@ -393,8 +352,8 @@ mod tests {
         let wanted = Wanted {
             mode: wanted,
             max_drafts: drafts,
-            tree_nodes: None,
             policy: Some(DraftPolicy::Fixed),
+            ..Wanted::default()
         };
         match EffectiveSpeculation::choose(&wanted, offer) {
             Ok(effective) => effective.to_string(),
@@ -449,7 +408,7 @@ mod tests {
             ),
             "ngram, up to 3 drafts, fixed"
         );
-        assert_eq!(mode(Some(Speculation::Off), Some(9), OFFER), "off");
+        assert_eq!(mode(Some(Speculation::Off), None, OFFER), "off");
         assert_eq!(
             mode(Some(Speculation::Ngram), Some(7), OFFER),
             "ngram, up to 7 drafts, fixed"

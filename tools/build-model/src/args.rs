@@ -46,7 +46,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", default_value_t)]
     spelling: Spelling,
     /// Longest sequence in tokens [default: what the model allows].
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = tokens, allow_negative_numbers = true)]
     max_sequence: Option<u32>,
     /// Refuse a checkpoint with NaN or infinite weights; without it they are kept, with a warning.
     #[arg(long)]
@@ -57,6 +57,12 @@ pub(crate) struct Args {
     /// Print the report as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A number of tokens.
+fn tokens(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| format!("expected a whole number from 1 to {}", u32::MAX))
 }
 
 impl Args {

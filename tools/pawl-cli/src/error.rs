@@ -1,5 +1,6 @@
 //! Errors of the command line; each prints as one message.
 
+use pawl::LoadError;
 use std::path::PathBuf;
 
 /// Why a command stopped.
@@ -17,8 +18,8 @@ pub(crate) enum CliError {
         reason: String,
     },
     /// The model could not be loaded.
-    #[error(transparent)]
-    Load(#[from] pawl::LoadError),
+    #[error("{}", in_flags(.0))]
+    Load(#[from] LoadError),
     /// A chat template could not be read or rendered.
     #[error(transparent)]
     Template(#[from] pawl::TemplateError),
@@ -53,4 +54,34 @@ impl CliError {
             reason: reason.to_string(),
         }
     }
+}
+
+/// An error in which options of the library are named as those of the command line.
+fn in_flags(error: &LoadError) -> String {
+    let told = error.to_string();
+    let of_options = matches!(
+        error,
+        LoadError::Option { .. } | LoadError::Speculation(_) | LoadError::Memory { .. }
+    );
+    match of_options {
+        true => flags(&told),
+        false => told,
+    }
+}
+
+/// The same for what the library says of options elsewhere. A plan that follows in further lines stays as it is.
+pub(crate) fn flags(told: &str) -> String {
+    const NAMES: [(&str, &str); 6] = [
+        ("max_batch_size", "--max-batch-size"),
+        ("kv_blocks", "--kv-blocks"),
+        ("max_drafts", "--max-drafts"),
+        ("tree_nodes", "--tree-nodes"),
+        ("but speculation is", "but --speculation is"),
+        ("option window", "option --window"),
+    ];
+    let (first, rest) = told.split_at(told.find('\n').unwrap_or(told.len()));
+    let named = NAMES.iter().fold(first.to_owned(), |told, (name, flag)| {
+        told.replace(name, flag)
+    });
+    named + rest
 }

@@ -2,6 +2,7 @@
 
 use crate::error::CliError;
 use crate::load::LoadArgs;
+use crate::numbers::{number, whole};
 use crate::output::Target;
 use crate::prompts::PromptArgs;
 use crate::trace::Recorder;
@@ -30,6 +31,7 @@ pub(crate) struct Args {
         long,
         value_name = "N",
         default_value_t = 128,
+        value_parser = whole::<u64>(1),
         allow_negative_numbers = true
     )]
     max_new_tokens: u64,
@@ -58,19 +60,19 @@ pub(crate) struct Args {
 #[command(next_help_heading = "Sampling (greedy unless one of these is given)")]
 pub(crate) struct SamplingArgs {
     /// Divides the logits; 0 is greedy.
-    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    #[arg(long, value_name = "T", value_parser = number, allow_negative_numbers = true)]
     temperature: Option<f32>,
     /// Keeps the K most probable tokens; 0 keeps all.
-    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    #[arg(long, value_name = "K", value_parser = whole::<u32>(0), allow_negative_numbers = true)]
     top_k: Option<u32>,
     /// Keeps the most probable tokens up to this total probability.
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", value_parser = number, allow_negative_numbers = true)]
     top_p: Option<f32>,
     /// Keeps tokens at least this times as probable as the most probable one.
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", value_parser = number, allow_negative_numbers = true)]
     min_p: Option<f32>,
     /// Makes sampling repeatable.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0), allow_negative_numbers = true)]
     seed: Option<u64>,
 }
 
@@ -113,10 +115,10 @@ pub(crate) struct SpeculationArgs {
     speculation: Option<Speculation>,
     /// Drafts per step and prompt, from 1 to what the model captures. By default as many as that, as far as they pay; 3
     /// where the policy is fixed.
-    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    #[arg(long, value_name = "K", value_parser = whole::<usize>(0), allow_negative_numbers = true)]
     max_drafts: Option<usize>,
     /// Drafts of one tree, from 1 to 16, with `--speculation tree` and `auto`; 8 by default.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(0), allow_negative_numbers = true)]
     tree_nodes: Option<usize>,
     /// How many drafts a step carries: `adaptive`, as many as pay by what steps have cost and drafts have brought so far, or
     /// `fixed`, always as many as allowed. By default `PAWL_DRAFT_POLICY`, else adaptive.
@@ -125,8 +127,8 @@ pub(crate) struct SpeculationArgs {
 }
 
 impl SpeculationArgs {
-    /// The engine that drafts so.
-    pub(crate) fn options(&self) -> EngineOptions {
+    /// The engine that drafts so. What no model could do is refused before one is loaded.
+    pub(crate) fn options(&self) -> Result<EngineOptions, CliError> {
         let mut options = EngineOptions::default();
         if let Some(mode) = self.speculation {
             options = options.speculation(mode);
@@ -143,7 +145,8 @@ impl SpeculationArgs {
         if let Some(policy) = self.draft_policy {
             options = options.draft_policy(policy);
         }
-        options
+        options.check()?;
+        Ok(options)
     }
 }
 
@@ -156,14 +159,14 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
         trace.outside_model(&args.model)?;
         trace.none_of(args.prompts.files())?;
     }
+    let mut options = args.speculation.options()?;
     let model = args.load.load(&args.model)?;
     let plan = model.memory_plan().to_string();
-    // Whoever gives prompts by the thousand has them all queue.
-    let mut options = args.speculation.options();
     let recorder = Recorder::default();
     if trace.is_some() {
         options = recorder.watch(options);
     }
+    // Whoever gives prompts by the thousand has them all queue.
     let queue = options.max_unfinished.max(requests.len());
     let engine = Engine::new(model, &options.max_unfinished(queue))?;
     for warning in engine.warnings() {

@@ -1,8 +1,10 @@
 //! `pawl inspect`.
 
-use crate::error::CliError;
+use crate::error::{CliError, flags};
+use crate::load::MemoryArgs;
+use crate::numbers::whole;
 use genai_config_schema::printable;
-use pawl::{Inspection, LoadOptions, StatePlan};
+use pawl::{Inspection, StatePlan};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -19,27 +21,35 @@ pub(crate) struct Args {
     )]
     model: Option<PathBuf>,
     /// Plans fixed state from this genai_config.json alone, with checkpoints of either form.
-    #[arg(long, value_name = "FILE")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["memory_limit", "max_batch_size", "kv_blocks"]
+    )]
     plan: Option<PathBuf>,
     /// Checkpoint slots of a row to plan for, 1 to 8.
     #[arg(
         long,
         value_name = "W",
         default_value_t = 8,
+        value_parser = whole::<u32>(0),
         allow_negative_numbers = true,
         requires = "plan",
         conflicts_with = "model"
     )]
     window: u32,
-    /// Requests to plan for, each of which may capture; by default as many as the file says.
+    /// Requests to plan for, from 1, each of which may capture; by default as many as the file says.
     #[arg(
         long,
         value_name = "N",
+        value_parser = whole::<NonZeroUsize>(1),
         allow_negative_numbers = true,
         requires = "plan",
         conflicts_with = "model"
     )]
     rows: Option<NonZeroUsize>,
+    #[command(flatten)]
+    memory: MemoryArgs,
     /// Prints one JSON object.
     #[arg(long)]
     json: bool,
@@ -56,7 +66,8 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
         }
     }
     if let Some(folder) = &args.model {
-        let found = pawl::inspect(folder, &LoadOptions::new())?;
+        let mut found = pawl::inspect(folder, &args.memory.options())?;
+        found.obstacle = found.obstacle.map(|obstacle| flags(&obstacle));
         match args.json {
             true => writeln!(output, "{:#}", model_json(folder, &found))?,
             false => writeln!(output, "{}", printable(&found.to_string()))?,

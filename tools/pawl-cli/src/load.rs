@@ -1,6 +1,7 @@
 //! Options of every command that loads a model.
 
 use crate::error::CliError;
+use crate::numbers::whole;
 use pawl::{LoadOptions, Model};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -9,11 +10,10 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 pub(crate) struct LoadArgs {
     /// Threads of one step; all cores by default.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole::<NonZeroUsize>(1), allow_negative_numbers = true)]
     threads: Option<NonZeroUsize>,
-    /// Refuses a model that would take more memory than this, such as 512MiB or 4GiB; bytes without a unit.
-    #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
-    memory_limit: Option<Size>,
+    #[command(flatten)]
+    memory: MemoryArgs,
     /// The ONNX Runtime library; found by itself by default.
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
@@ -22,12 +22,9 @@ pub(crate) struct LoadArgs {
 impl LoadArgs {
     /// The options.
     pub(crate) fn options(&self) -> LoadOptions {
-        let mut options = LoadOptions::default();
+        let mut options = self.memory.options();
         if let Some(threads) = self.threads {
             options = options.threads(threads.get());
-        }
-        if let Some(Size(bytes)) = self.memory_limit {
-            options = options.memory_limit(bytes);
         }
         if let Some(library) = &self.library {
             options = options.library(library);
@@ -38,6 +35,39 @@ impl LoadArgs {
     /// Loads a model folder.
     pub(crate) fn load(&self, folder: &Path) -> Result<Model, CliError> {
         Ok(Model::load(folder, &self.options())?)
+    }
+}
+
+/// What memory the model may take.
+#[derive(Debug, clap::Args)]
+pub(crate) struct MemoryArgs {
+    /// Refuses a model that would take more memory than this, such as 512MiB or 4GiB; bytes without a unit.
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
+    memory_limit: Option<Size>,
+    /// Requests that run at once, each with a fixed state of its own; others wait. By default as many as the model's
+    /// genai_config.json says, else 16.
+    #[arg(long, value_name = "N", value_parser = whole::<NonZeroUsize>(1), allow_negative_numbers = true)]
+    max_batch_size: Option<NonZeroUsize>,
+    /// Blocks of the key/value cache of each layer. By default as many as the model's genai_config.json says, else as many
+    /// as the requests can fill, within 2 GiB and what memory there is.
+    #[arg(long, value_name = "N", value_parser = whole::<NonZeroUsize>(1), allow_negative_numbers = true)]
+    kv_blocks: Option<NonZeroUsize>,
+}
+
+impl MemoryArgs {
+    /// The options.
+    pub(crate) fn options(&self) -> LoadOptions {
+        let mut options = LoadOptions::default();
+        if let Some(Size(bytes)) = self.memory_limit {
+            options = options.memory_limit(bytes);
+        }
+        if let Some(requests) = self.max_batch_size {
+            options = options.max_batch_size(requests.get());
+        }
+        if let Some(blocks) = self.kv_blocks {
+            options = options.kv_blocks(blocks.get());
+        }
+        options
     }
 }
 

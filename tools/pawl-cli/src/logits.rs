@@ -2,6 +2,7 @@
 
 use crate::error::CliError;
 use crate::load::{Ids, LoadArgs};
+use crate::numbers::whole;
 use crate::output::Target;
 use pawl::{EvaluateOptions, Evaluation};
 use safetensors::tensor::{Dtype, TensorView};
@@ -25,6 +26,7 @@ pub(crate) struct Args {
         long,
         value_name = "N",
         default_value_t = 512,
+        value_parser = whole::<usize>(0),
         allow_negative_numbers = true
     )]
     chunk: usize,

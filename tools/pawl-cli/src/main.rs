@@ -7,6 +7,7 @@ mod inspect;
 mod limits;
 mod load;
 mod logits;
+mod numbers;
 mod output;
 mod prompts;
 mod trace;

@@ -1,6 +1,8 @@
 //! Files that commands write: whole, or not at all.
 
 use crate::error::CliError;
+use genai_config_schema::existing_parent;
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::{NamedTempFile, TempPath};
@@ -18,14 +20,17 @@ impl Target {
     /// Looks whether a file can be written there, before the work for it is done. Only regular files are replaced.
     ///
     /// # Errors
-    /// A folder, pipe, socket or device of that name, and a folder in which nothing can be made.
+    /// A folder, pipe, socket or device of that name, a folder that does not exist, and one in which nothing can be made.
     pub(crate) fn new(given: &Path) -> Result<Self, CliError> {
         let wrong = |error| CliError::file(given, error);
         let file = match std::fs::metadata(given) {
             Ok(found) if found.is_file() => given.canonicalize().map_err(wrong)?,
             Ok(_) => return Err(CliError::file(given, "is not a regular file")),
             Err(error) if is_link(given) => return Err(wrong(error)),
-            Err(_) => std::path::absolute(given).map_err(wrong)?,
+            Err(_) => {
+                existing_parent(given).map_err(wrong)?;
+                std::path::absolute(given).map_err(wrong)?
+            }
         };
         let target = Self {
             given: given.to_path_buf(),
@@ -108,12 +113,11 @@ impl Target {
     fn beside(&self) -> Result<NamedTempFile, CliError> {
         let folder = self.file.parent().unwrap_or(Path::new("."));
         let mut file = tempfile::Builder::new();
-        file.prefix(".pawl-");
-        #[cfg(unix)]
-        file.permissions(
-            <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666),
-        );
-        let made = file.tempfile_in(folder);
+        // Made here, not by the library: its errors name the temporary file, which nobody asked for, and its files are for
+        // their owner alone.
+        let made = file
+            .prefix(".pawl-")
+            .make_in(folder, |path| File::create_new(path));
         made.map_err(|error| CliError::file(&self.given, error))
     }
 }
@@ -163,6 +167,21 @@ mod tests {
         for name in ["dangling", "device", ".", "file/x", "absent/x"] {
             let refused = Target::new(&at(name)).unwrap_err().to_string();
             assert!(refused.contains(name.trim_matches('.')), "{refused}");
+            assert!(!refused.contains(".pawl-"), "{refused}");
         }
+        let refused = |name| Target::new(&at(name)).unwrap_err().to_string();
+        let absent = format!("the folder `{}` does not exist", at("absent").display());
+        assert!(refused("absent/x").ends_with(&absent));
+        assert!(refused("file/x").ends_with("file` is not a folder"));
+    }
+
+    /// What cannot be made there is told by the name that was given. Nothing can be made below /proc, by whomever.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_temporary_file_is_not_named() {
+        let refused = Target::new(Path::new("/proc/page")).unwrap_err();
+        let refused = refused.to_string();
+        assert!(refused.starts_with("`/proc/page`: "), "{refused}");
+        assert!(!refused.contains(".pawl-"), "{refused}");
     }
 }

@@ -134,7 +134,7 @@ fn logits_are_written_whole_or_not_at_all() {
         "--out",
         nowhere.to_str().unwrap(),
     ]);
-    assert_refused(&refused, &["x.safetensors"]);
+    assert_refused(&refused, &["x.safetensors", "/missing` does not exist"]);
     assert_refused(
         &pawl(&["logits", "--model", model, "--ids", "1,4096", "--out", path]),
         &["4096", "vocabulary of 2048"],
@@ -181,7 +181,7 @@ fn bad_input_is_refused_by_name() {
     assert_refused(&generate(&["--prompt", ""]), &["empty"]);
     assert_refused(
         &generate(&["--prompt", "x", "--max-new-tokens", "0"]),
-        &["max_new_tokens"],
+        &["--max-new-tokens", "expected a whole number from 1"],
     );
     assert_refused(
         &generate(&["--prompt", "x", "--top-p", "2"]),
@@ -191,6 +191,10 @@ fn bad_input_is_refused_by_name() {
         &generate(&["--prompt", "x", "--temperature", "nan"]),
         &["temperature"],
     );
+    assert_refused(
+        &generate(&["--prompt", "x", "--temperature", "warm"]),
+        &["--temperature", "expected a number"],
+    );
     assert_refused(&generate(&["--ids", "1,x"]), &["1,x"]);
     assert_refused(&generate(&[]), &["--prompt"]);
     assert_refused(
@@ -198,6 +202,103 @@ fn bad_input_is_refused_by_name() {
         &["--unknown"],
     );
     assert_eq!(std::fs::read_dir(empty.path()).unwrap().count(), 0);
+}
+
+/// What contradicts itself is refused by the names that were used, before a model is loaded.
+#[test]
+fn numbers_of_drafts_that_are_of_no_use_are_refused() {
+    let nowhere = |command: &str, more: &[&str], variable: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_pawl"))
+            .args([command, "--model", "nowhere"])
+            .args(more)
+            .env("PAWL_SPECULATION", variable)
+            .output();
+        output.unwrap()
+    };
+    let template = common::copy_of_model();
+    let model = template.path().to_str().unwrap();
+    let ids = ["--ids", "1"];
+    let drafts = ["--max-drafts", "3"];
+    let off = [&ids[..], &drafts, &["--speculation", "off"]].concat();
+    let both = [
+        "--max-drafts is 3, but --speculation is off",
+        "leave --max-drafts out",
+    ];
+    assert_refused(&nowhere("generate", &off, ""), &both);
+    assert_refused(&nowhere("generate", &off, "mtp"), &both);
+    let variable = ["--max-drafts is 3, but PAWL_SPECULATION is off"];
+    assert_refused(
+        &nowhere("generate", &[&ids[..], &drafts].concat(), "off"),
+        &variable,
+    );
+    let trees = [&ids[..], &["--tree-nodes", "4", "--speculation", "ngram"]].concat();
+    assert_refused(
+        &nowhere("generate", &trees, ""),
+        &["--tree-nodes is 4, but --speculation is ngram, which drafts no trees"],
+    );
+    let chat = [
+        "chat",
+        "--model",
+        model,
+        "--speculation",
+        "off",
+        "--max-drafts",
+        "3",
+    ];
+    assert_refused(&pawl(&chat), &both);
+    assert_refused(
+        &generate(&["--ids", "1", "--tree-nodes", "4"]),
+        &["--tree-nodes is 4, but the default speculation is mtp"],
+    );
+}
+
+/// What a limit of memory asks for can be done on the same command line.
+#[test]
+fn memory_is_bounded_by_options_that_there_are() {
+    let limited = |more: &[&str]| {
+        generate(
+            &[
+                &[
+                    "--ids",
+                    "1",
+                    "--max-new-tokens",
+                    "2",
+                    "--memory-limit",
+                    "24MiB",
+                ],
+                more,
+            ]
+            .concat(),
+        )
+    };
+    let refused = limited(&["--kv-blocks", "4000"]);
+    assert_refused(
+        &refused,
+        &[
+            "memory limit of 24.0 MiB; raise it, or lower --max-batch-size (now 16) or --kv-blocks (now 4000)",
+        ],
+    );
+    let fits = limited(&["--kv-blocks", "8", "--max-batch-size", "1"]);
+    let plan = text(&fits.stderr);
+    assert!(fits.status.success(), "{plan}");
+    assert!(plan.contains("key/value cache, 8 blocks") && plan.contains("2 banks of 1 slots"));
+    let inspect = [
+        "inspect",
+        model().to_str().unwrap(),
+        "--memory-limit",
+        "1MiB",
+    ];
+    assert_refused(&pawl(&inspect), &["or lower --max-batch-size (now 16)"]);
+}
+
+#[test]
+fn a_checkpoint_has_to_be_exported_first() {
+    let checkpoint = common::workspace().join("models/checkpoints/tiny-python");
+    let checkpoint = checkpoint.to_str().unwrap();
+    let command = format!("exported first: build-model --input {checkpoint} --output");
+    let ids = ["generate", "--model", checkpoint, "--ids", "1"];
+    assert_refused(&pawl(&ids), &[&command, "no genai_config.json"]);
+    assert_refused(&pawl(&["inspect", checkpoint]), &[&command]);
 }
 
 #[test]

@@ -245,8 +245,18 @@ fn what_cannot_be_inspected_is_refused_by_name() {
     });
     let genai_config = genai.join("genai_config.json");
     for (args, part) in [
-        (&["--plan", file, "--window", "9"][..], "window is 9"),
-        (&["--plan", file, "--rows", "0"], "--rows"),
+        (
+            &["--plan", file, "--window", "9"][..],
+            "option --window is 9, expected from 1 to 8",
+        ),
+        (
+            &["--plan", file, "--rows", "0"],
+            "'0' for '--rows <N>': expected a whole number from 1 to 18446744073709551615",
+        ),
+        (
+            &["--plan", file, "--memory-limit", "1GiB"],
+            "cannot be used with",
+        ),
         (&["--plan", "nowhere.json"], "nowhere.json"),
         (&["--plan", file, "somewhere"], "cannot be used with"),
         (

@@ -86,9 +86,12 @@ fn a_damaged_trace_is_refused() {
     let file = path.to_str().unwrap();
     assert_refused(&pawl(&["trace", file]), &["t.json"]);
     for (content, part) in [
-        ("", "EOF"),
+        ("", "line 1, column 0: the file ends before the trace does"),
         ("{\"version\": 9}", "version: expected 1, found 9"),
-        ("{\"version\": 1}", "model"),
+        (
+            "{\"version\": 1}",
+            "is not a trace, which `pawl generate --trace` writes: line 1, column 14: the key `model` is missing",
+        ),
     ] {
         std::fs::write(&path, content).unwrap();
         assert_refused(&pawl(&["trace", file]), &["t.json", part]);

@@ -87,8 +87,11 @@ impl Script {
         let options = EngineOptions::default()
             .draft_policy(DraftPolicy::Fixed)
             .speculation(mode)
-            .max_drafts(drafts)
             .prefill_chunk(chunk);
+        let options = match mode {
+            Speculation::Off => options,
+            _ => options.max_drafts(drafts),
+        };
         Self {
             bench: Bench::new(form, &options),
             asked: Vec::new(),

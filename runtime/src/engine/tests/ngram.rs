@@ -60,10 +60,10 @@ fn engine(mode: Speculation) -> (Engine, Arc<AtomicUsize>) {
         .draft_policy(DraftPolicy::Fixed)
         .audit(true)
         .observe_steps(observe);
-    let options = if mode == Speculation::Off {
-        options
-    } else {
-        options.max_drafts(5).tree_nodes(12)
+    let options = match mode {
+        Speculation::Off => options,
+        Speculation::Tree | Speculation::Auto => options.max_drafts(5).tree_nodes(12),
+        _ => options.max_drafts(5),
     };
     (Engine::new(model, &options).unwrap(), seen)
 }

@@ -96,9 +96,12 @@ fn run(
     let options = EngineOptions::default()
         .draft_policy(policy)
         .speculation(mode)
-        .max_drafts(drafts)
-        .tree_nodes(nodes)
         .prefill_chunk(chunk);
+    let options = match mode {
+        Speculation::Off => options,
+        Speculation::Tree | Speculation::Auto => options.max_drafts(drafts).tree_nodes(nodes),
+        _ => options.max_drafts(drafts),
+    };
     let mut bench = Bench::new(form, &options);
     let mut ids = vec![None; asks.len()];
     for step in 0.. {

@@ -229,8 +229,11 @@ fn the_spine_of_a_tree_is_what_a_chain_drafts() {
             let options = EngineOptions::default()
                 .speculation(mode)
                 .draft_policy(DraftPolicy::Fixed)
-                .tree_nodes(12)
                 .max_drafts(4);
+            let options = match mode {
+                Speculation::Tree => options.tree_nodes(12),
+                _ => options,
+            };
             let mut bench = Bench::new(Form::Update(5), &options);
             bench.submit(&Request::from_ids(prompt.clone()).max_new_tokens(20));
             bench.core.step().unwrap();

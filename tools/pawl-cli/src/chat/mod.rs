@@ -8,6 +8,7 @@ mod tally;
 use crate::error::CliError;
 use crate::generate::{SamplingArgs, SpeculationArgs, print_stream};
 use crate::load::LoadArgs;
+use crate::numbers::whole;
 use conversation::Conversation;
 use genai_config_schema::printable;
 use input::{Input, Line};
@@ -42,7 +43,7 @@ pub(crate) struct Args {
         long,
         value_name = "N",
         default_value_t = 1024,
-        value_parser = clap::value_parser!(u64).range(1..),
+        value_parser = whole::<u64>(1),
         allow_negative_numbers = true
     )]
     max_new_tokens: u64,
@@ -57,7 +58,8 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let template = ChatTemplate::load(&args.model)?;
-    let engine = Engine::new(args.load.load(&args.model)?, &args.speculation.options())?;
+    let options = args.speculation.options()?;
+    let engine = Engine::new(args.load.load(&args.model)?, &options)?;
     for warning in engine.warnings() {
         let _ = writeln!(std::io::stderr(), "warning: {warning}");
     }

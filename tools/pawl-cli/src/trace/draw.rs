@@ -1,7 +1,7 @@
 //! A trace as a page: the text with what was drafted, and the cost of each step.
 
 use super::format::{Row, Seconds, Settings, Step, Token, Trace};
-use crate::limits::TRACE_LETTERS;
+use crate::limits::{TRACE_LETTERS, TRACE_REMARK};
 use minijinja::Environment;
 use minijinja::value::{Serde, Value};
 use serde::Serialize;
@@ -114,11 +114,11 @@ fn texts(trace: &Trace) -> Vec<Text> {
 
 /// The accepted drafts, the rejected ones, then the token that the request drew itself.
 fn parts(step: &Step, row: &Row) -> Vec<Part> {
+    // Said of each token, so it is bounded.
     let remark = |before: &str, text: Option<&String>| {
-        let shown = text.map(|text| text.chars().take(TRACE_LETTERS));
+        let shown = text.map(|text| begun(text, TRACE_REMARK));
         shown.map_or(String::new(), |text| before.chars().chain(text).collect())
     };
-    // Said of each token, so it is not long.
     let source = remark(", ", row.source.as_ref());
     let why = remark(": ", row.why.as_ref());
     let about = format!("step {}{source}{why}", step.index);
@@ -142,20 +142,25 @@ fn visible(text: &str, id: u32) -> String {
     if text.is_empty() {
         return format!("#{id}");
     }
-    let letters = text
-        .chars()
-        .take(TRACE_LETTERS)
-        .flat_map(|letter| match letter {
-            '\n' => vec!['⏎', '\n'],
-            '\t' => vec!['⇥', '\t'],
-            // What would change the order or the place of other letters.
-            '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                vec!['\u{fffd}']
-            }
-            letter if letter.is_control() => vec!['\u{fffd}'],
-            letter => vec![letter],
-        });
+    let letters = begun(text, TRACE_LETTERS).flat_map(|letter| match letter {
+        '\n' => vec!['⏎', '\n'],
+        '\t' => vec!['⇥', '\t'],
+        // What would change the order or the place of other letters.
+        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            vec!['\u{fffd}']
+        }
+        letter if letter.is_control() => vec!['\u{fffd}'],
+        letter => vec![letter],
+    });
     letters.collect()
+}
+
+/// A text of at most so many letters; of a longer one the beginning, with a sign that there is more.
+fn begun(text: &str, most: usize) -> impl Iterator<Item = char> {
+    let longer = text.chars().nth(most).is_some();
+    let whole = most - usize::from(longer);
+    let sign = longer.then_some('…');
+    text.chars().take(whole).chain(sign)
 }
 
 /// One step of the chart: bars of time from below, marks for drafts.
@@ -280,7 +285,23 @@ mod tests {
         row.why = Some("why".repeat(1_000_000));
         row.source = row.why.clone();
         row.drawn = vec![token(2, "x"), token(3, &"y".repeat(1_000_000))];
-        assert!(page(&trace).unwrap().len() < 10_000);
+        let page = page(&trace).unwrap();
+        assert!(page.len() < 10_000);
+        let said = "why".repeat(TRACE_REMARK);
+        assert!(page.contains(&format!(": {}…\"", &said[..TRACE_REMARK - 1])));
+        assert!(page.contains(&format!(">{}…<", "y".repeat(TRACE_LETTERS - 1))));
+    }
+
+    #[test]
+    fn reasons_are_shown_whole() {
+        let mut trace = trace();
+        let row = &mut trace.steps[0].rows[0];
+        row.why = Some("it is found out whether its drafts are any good".to_owned());
+        let long = "y".repeat(TRACE_LETTERS);
+        row.drawn = vec![token(2, &long)];
+        let page = page(&trace).unwrap();
+        assert!(page.contains("step 7, mtp: it is found out whether its drafts are any good\""));
+        assert!(page.contains(&format!(">{long}<")) && !page.contains('…'));
     }
 
     #[test]

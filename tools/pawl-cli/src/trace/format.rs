@@ -2,6 +2,7 @@
 //!
 //! `pawl generate --trace` writes it, `pawl trace` reads it. What a writer does not know is left out.
 
+use super::wrong::told;
 use crate::limits::TRACE_PARTS;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -11,6 +12,7 @@ pub(crate) const VERSION: u32 = 1;
 
 /// The file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(expecting = "an object with the keys of a trace")]
 pub(crate) struct Trace {
     pub(crate) version: u32,
     /// The model folder, as it was given.
@@ -21,6 +23,7 @@ pub(crate) struct Trace {
 
 /// How it was generated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(expecting = "an object with speculation and draft_policy")]
 pub(crate) struct Settings {
     /// The effective speculation, in words.
     pub(crate) speculation: String,
@@ -30,6 +33,7 @@ pub(crate) struct Settings {
 
 /// One step of the engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(expecting = "a step: an object with index, seconds and rows")]
 pub(crate) struct Step {
     /// From 0, over all steps of the engine.
     pub(crate) index: usize,
@@ -39,6 +43,7 @@ pub(crate) struct Step {
 
 /// Where the time of a step went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(expecting = "an object with run and commit")]
 pub(crate) struct Seconds {
     /// Running the decoder.
     pub(crate) run: f64,
@@ -51,6 +56,7 @@ pub(crate) struct Seconds {
 
 /// What one request did in a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(expecting = "a row: an object with request, past, accepted and drawn")]
 pub(crate) struct Row {
     pub(crate) request: u64,
     /// Tokens of the request whose state was there before.
@@ -84,6 +90,7 @@ pub(crate) struct Row {
 
 /// One node of the drafts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(expecting = "a draft: an object with token")]
 pub(crate) struct Draft {
     /// The index of the node above; none below the last known token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,6 +100,7 @@ pub(crate) struct Draft {
 
 /// A token and its text; empty without a tokenizer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(expecting = "a token: an object with id")]
 pub(crate) struct Token {
     pub(crate) id: u32,
     #[serde(default)]
@@ -106,15 +114,16 @@ impl Trace {
     /// What is wrong and where, for one that is damaged or of another version.
     pub(crate) fn from_json(text: &[u8]) -> Result<Self, String> {
         #[derive(Deserialize)]
+        #[serde(expecting = "an object with the keys of a trace")]
         struct Versioned {
-            version: u32,
+            version: u64,
         }
-        let versioned: Versioned = serde_json::from_slice(text).map_err(|e| e.to_string())?;
-        if versioned.version != VERSION {
+        let versioned: Versioned = serde_json::from_slice(text).map_err(|e| told(&e))?;
+        if versioned.version != u64::from(VERSION) {
             let found = versioned.version;
             return Err(format!("version: expected {VERSION}, found {found}"));
         }
-        let trace: Self = serde_json::from_slice(text).map_err(|e| e.to_string())?;
+        let trace: Self = serde_json::from_slice(text).map_err(|e| told(&e))?;
         let parts = trace.steps.iter().map(Step::parts);
         let parts = parts.fold(0, usize::saturating_add);
         if parts > TRACE_PARTS {
