@@ -32,6 +32,7 @@ pub(crate) use handle::SlotHandle;
 pub(crate) use image::RowBytes;
 pub(crate) use pool::{Entry, StatePool};
 pub(crate) use reservation::{FixedBinding, FixedRow, StateReservation};
+#[cfg(test)]
 pub(crate) use select::SelectError;
 #[cfg(test)]
 pub(crate) use slot::Bank;

@@ -159,7 +159,7 @@ impl<'a> StateReservation<'a> {
     /// Decides, once, that only the first `kept` tokens of a row stay. A row that is never asked keeps all.
     ///
     /// # Errors
-    /// Rows outside the step, a second decision, and prefixes whose state does not exist ([`super::SelectError`]).
+    /// Rows outside the step, a second decision, and prefixes whose state does not exist ([`super::select::SelectError`]).
     pub(crate) fn commit_prefix(
         &mut self,
         row: usize,

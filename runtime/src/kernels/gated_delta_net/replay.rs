@@ -123,27 +123,27 @@ fn advance_block<I: Isa, const ROWS: usize, const VECTORS: usize, const PER_KEY:
 ) {
     fetch_ahead(isa, state);
     let at = |r: usize, v: usize| (r * VECTORS + v) * I::LANES..(r * VECTORS + v + 1) * I::LANES;
-    let mut states = [[isa.splat(0.0); VECTORS]; ROWS];
-    for (r, row) in states.iter_mut().enumerate() {
-        for (v, s) in row.iter_mut().enumerate() {
+    let mut states = [[isa.splat(0.0); ROWS]; VECTORS];
+    for (v, column) in states.iter_mut().enumerate() {
+        for (r, s) in column.iter_mut().enumerate() {
             *s = isa.get(&state[at(r, v)]);
         }
     }
     for step in steps {
         let mut deltas = [isa.splat(0.0); ROWS];
-        for (r, delta) in deltas.iter_mut().enumerate() {
-            *delta = isa.splat(step.delta[row + r]);
+        for (delta, of_row) in deltas.iter_mut().zip(&step.delta[row..row + ROWS]) {
+            *delta = isa.splat(*of_row);
         }
-        for v in 0..VECTORS {
+        for (v, column) in states.iter_mut().enumerate() {
             let key = isa.get(&step.key[at(0, v)]);
             let decay = decay_of::<I, PER_KEY>(isa, step, at(0, v));
-            for r in 0..ROWS {
-                states[r][v] = isa.mul_add(key, deltas[r], isa.mul(states[r][v], decay));
+            for (s, delta) in column.iter_mut().zip(deltas) {
+                *s = isa.mul_add(key, delta, isa.mul(*s, decay));
             }
         }
     }
-    for (r, row) in states.iter().enumerate() {
-        for (v, s) in row.iter().enumerate() {
+    for (v, column) in states.iter().enumerate() {
+        for (r, s) in column.iter().enumerate() {
             isa.set(&mut state[at(r, v)], *s);
         }
     }
