@@ -90,7 +90,9 @@ impl Script {
             .prefill_chunk(chunk);
         let options = match mode {
             Speculation::Off => options,
-            _ => options.max_drafts(drafts),
+            Speculation::Ngram | Speculation::Mtp | Speculation::Tree | Speculation::Auto => {
+                options.max_drafts(drafts)
+            }
         };
         Self {
             bench: Bench::new(form, &options),
