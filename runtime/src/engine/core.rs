@@ -16,7 +16,7 @@ use crate::sample::Scratch;
 use crate::schedule::{Held, Limits};
 use crate::speculate::{EffectiveSpeculation, Offer, SpeculationStats, Spent};
 use crate::txn::Composite;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Deferred requests may be overtaken this often before nothing is admitted before them.
 const MAX_OVERTAKES: usize = 64;
@@ -43,6 +43,8 @@ pub(super) struct Core {
     pub(super) measured: Measured,
     pub(super) speculation: EffectiveSpeculation,
     pub(super) totals: SpeculationStats,
+    /// The totals as the engine's handles see them.
+    pub(super) shown: Arc<Mutex<SpeculationStats>>,
     /// Whether the invariants are checked around every step.
     pub(super) audit: bool,
     pub(super) observer: Option<Observer>,
@@ -94,6 +96,7 @@ impl Core {
             sources: Sources::of(speculation.mode, head),
             speculation,
             totals: SpeculationStats::default(),
+            shown: Arc::default(),
             audit: options.audit.unwrap_or(cfg!(debug_assertions)),
             observer: options.observer.clone(),
             times: StepTimes::default(),

@@ -82,20 +82,16 @@ impl Engine {
         let layout = Layout::of(&model, model.limits.sequence, heads);
         options.cost_folder = options.cost_folder.or(settings::cost_folder().flatten());
         let costs = cost_store(&model, &options);
-        let totals = Arc::new(Mutex::new(SpeculationStats::default()));
         let core = Core::new(model, &options, speculation.clone(), costs).map_err(|error| {
             LoadError::Memory {
                 reason: error.to_string(),
             }
         })?;
-        let counters = Arc::clone(&core.counters);
+        let (counters, totals) = (Arc::clone(&core.counters), Arc::clone(&core.shown));
         let (commands, receiver) = channel();
         let thread = std::thread::Builder::new()
             .name("pawl-engine".to_owned())
-            .spawn({
-                let totals = Arc::clone(&totals);
-                move || worker::run(core, &receiver, &totals)
-            })
+            .spawn(move || worker::run(core, &receiver))
             .map_err(|error| LoadError::Memory {
                 reason: format!("engine thread: {error}"),
             })?;

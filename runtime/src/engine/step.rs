@@ -14,6 +14,7 @@ use crate::request::RequestError;
 use crate::schedule::{RowPlan, StepPlan};
 use crate::speculate::{Source, control};
 use crate::txn::{Keep, StepRow};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 /// Whether there was anything to do.
@@ -50,8 +51,10 @@ impl Core {
         self.governor.learn(&self.measured, &delivered);
         self.count_waits(&plan, now);
         self.show(&plan, &delivered);
-        self.deliver(&plan, delivered);
+        self.count(&delivered);
         self.note_sources();
+        self.show_totals();
+        self.deliver(&plan, delivered);
         self.sweep();
         Ok(Outcome::Ran)
     }
@@ -238,14 +241,32 @@ impl Core {
         }
     }
 
+    /// Adds what was published to the totals.
+    fn count(&mut self, delivered: &[Delivered]) {
+        self.totals.spend(&self.spent());
+        for told in delivered {
+            self.sources.learn(told);
+            let is_here = self.requests.iter().any(|active| active.id == told.request);
+            if is_here && told.told.is_ok() {
+                self.totals.count(&told.round);
+                self.totals.policy = told.next.clone().or(self.totals.policy.take());
+            }
+        }
+    }
+
+    /// Shows the totals to the handles of the engine: before callers hear of a step, so that a request that has ended is
+    /// counted whole.
+    pub(super) fn show_totals(&self) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.clone_from(&self.totals);
+    }
+
     /// Tells callers what was published.
     fn deliver(&mut self, plan: &StepPlan, delivered: Vec<Delivered>) {
         let now = Instant::now();
         debug_assert!(delivered.len() <= plan.rows.len());
         let spent = self.spent();
-        self.totals.spend(&spent);
         for told in delivered {
-            self.sources.learn(&told);
             let Delivered {
                 request,
                 round,
@@ -258,11 +279,9 @@ impl Core {
             };
             match told {
                 Ok(delivery) => {
-                    self.totals.count(&round);
                     active.clock.drew(now, &round, &spent);
                     if let Some(next) = next {
                         active.clock.decided(&next);
-                        self.totals.policy = Some(next);
                     }
                     active.deliver(delivery);
                 }

@@ -10,11 +10,10 @@ use super::step::Outcome;
 use super::ticket::Ticket;
 use crate::ids::RequestId;
 use crate::request::{Prepared, RequestError};
-use crate::speculate::SpeculationStats;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Failed steps in a row after which every request is failed: the state is whole, but nothing moves.
 const MAX_FAILURES: usize = 3;
@@ -49,9 +48,8 @@ pub(super) struct Submission {
 }
 
 /// Runs until a shutdown or until every handle is gone.
-/// `totals` shows how well drafts did.
-pub(super) fn run(mut core: Core, commands: &Receiver<Command>, totals: &Mutex<SpeculationStats>) {
-    let caught = catch_unwind(AssertUnwindSafe(|| work(&mut core, commands, totals)));
+pub(super) fn run(mut core: Core, commands: &Receiver<Command>) {
+    let caught = catch_unwind(AssertUnwindSafe(|| work(&mut core, commands)));
     let reason = match caught {
         Ok(None) => return,
         Ok(Some(reason)) => reason,
@@ -66,18 +64,11 @@ pub(super) fn run(mut core: Core, commands: &Receiver<Command>, totals: &Mutex<S
 }
 
 /// Steps until the engine is to end; tells why, or nothing where every request knows already.
-fn work(
-    core: &mut Core,
-    commands: &Receiver<Command>,
-    totals: &Mutex<SpeculationStats>,
-) -> Option<String> {
+fn work(core: &mut Core, commands: &Receiver<Command>) -> Option<String> {
     let mut failures = 0;
     while take_commands(core, commands) {
         let outcome = core.step();
-        totals
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone_from(&core.totals);
+        core.show_totals();
         match outcome {
             Ok(Outcome::Ran | Outcome::Idle) => failures = 0,
             Err(error @ EngineError::Invariant { .. }) => {

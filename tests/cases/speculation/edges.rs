@@ -281,6 +281,21 @@ fn lives(name: &str, form: CheckpointOption, mode: Speculation, rounds: usize) {
     assert_eq!(engine.unfinished(), 0);
 }
 
+/// Whoever hears that a request has ended finds all of it in the engine's totals.
+#[test]
+fn totals_hold_what_has_ended() {
+    let export = Export::of("qwen3_5-odd", CheckpointOption::Update(8));
+    let engine = engine_of(&export, 4, &on(Speculation::Mtp));
+    let (mut rounds, mut steps) = (0, 0);
+    for golden in golden::load("qwen3_5-odd").iter().cycle().take(60) {
+        let ended = engine.generate(request(&golden.ids, &params(), 12));
+        let (told, total) = (ended.unwrap().stats.speculation, engine.speculation_stats());
+        rounds += told.rounds;
+        steps += told.plain_steps;
+        assert_eq!((total.rounds, total.plain_steps), (rounds, steps));
+    }
+}
+
 #[test]
 fn cancelled_and_copied_in_a_gated_delta_model() {
     lives("qwen3_5-odd", BOTH[0], Speculation::Mtp, 6);
