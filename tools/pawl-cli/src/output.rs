@@ -3,7 +3,7 @@
 use crate::error::CliError;
 use genai_config_schema::existing_parent;
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use tempfile::{NamedTempFile, TempPath};
 
@@ -20,13 +20,22 @@ impl Target {
     /// Looks whether a file can be written there, before the work for it is done. Only regular files are replaced.
     ///
     /// # Errors
-    /// A folder, pipe, socket or device of that name, a folder that does not exist, and one in which nothing can be made.
+    /// A folder, pipe, socket or device of that name, a name that no file can have, a folder that does not exist, and one in
+    /// which nothing can be made.
     pub(crate) fn new(given: &Path) -> Result<Self, CliError> {
         let wrong = |error| CliError::file(given, error);
         let file = match std::fs::metadata(given) {
             Ok(found) if found.is_file() => given.canonicalize().map_err(wrong)?,
             Ok(_) => return Err(CliError::file(given, "is not a regular file")),
-            Err(error) if is_link(given) => return Err(wrong(error)),
+            Err(error) if is_link(given) || error.kind() != ErrorKind::NotFound => {
+                return Err(wrong(error));
+            }
+            Err(_) if names_a_folder(given) => {
+                return Err(CliError::file(
+                    given,
+                    "is the name of a folder, not of a file",
+                ));
+            }
             Err(_) => {
                 existing_parent(given).map_err(wrong)?;
                 std::path::absolute(given).map_err(wrong)?
@@ -122,6 +131,11 @@ impl Target {
     }
 }
 
+/// Whether a path ends with a separator, which parsing it into components hides.
+fn names_a_folder(path: &Path) -> bool {
+    path.to_string_lossy().ends_with(std::path::is_separator)
+}
+
 fn is_link(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
 }
@@ -147,6 +161,18 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         assert!(target.is(&folder.path().join("../").join(&path)));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_name_that_no_file_can_have_is_refused_before_the_work() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["x".repeat(256), "absent/".to_owned()] {
+            let path = folder.path().join(name);
+            let refused = Target::new(&path).unwrap_err().to_string();
+            assert!(refused.contains(&*path.to_string_lossy()), "{refused}");
+        }
+        Target::new(&folder.path().join("x".repeat(255))).unwrap();
     }
 
     #[cfg(unix)]
