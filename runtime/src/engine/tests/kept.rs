@@ -88,9 +88,10 @@ impl Script {
             .draft_policy(DraftPolicy::Fixed)
             .speculation(mode)
             .prefill_chunk(chunk);
-        let options = match mode {
-            Speculation::Off => options,
-            _ => options.max_drafts(drafts),
+        let options = if mode == Speculation::Off {
+            options
+        } else {
+            options.max_drafts(drafts)
         };
         Self {
             bench: Bench::new(form, &options),

@@ -63,7 +63,7 @@ fn engine(mode: Speculation) -> (Engine, Arc<AtomicUsize>) {
     let options = match mode {
         Speculation::Off => options,
         Speculation::Tree | Speculation::Auto => options.max_drafts(5).tree_nodes(12),
-        _ => options.max_drafts(5),
+        Speculation::Ngram | Speculation::Mtp => options.max_drafts(5),
     };
     (Engine::new(model, &options).unwrap(), seen)
 }

@@ -100,7 +100,7 @@ fn run(
     let options = match mode {
         Speculation::Off => options,
         Speculation::Tree | Speculation::Auto => options.max_drafts(drafts).tree_nodes(nodes),
-        _ => options.max_drafts(drafts),
+        Speculation::Ngram | Speculation::Mtp => options.max_drafts(drafts),
     };
     let mut bench = Bench::new(form, &options);
     let mut ids = vec![None; asks.len()];

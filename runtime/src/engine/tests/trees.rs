@@ -230,9 +230,10 @@ fn the_spine_of_a_tree_is_what_a_chain_drafts() {
                 .speculation(mode)
                 .draft_policy(DraftPolicy::Fixed)
                 .max_drafts(4);
-            let options = match mode {
-                Speculation::Tree => options.tree_nodes(12),
-                _ => options,
+            let options = if mode == Speculation::Tree {
+                options.tree_nodes(12)
+            } else {
+                options
             };
             let mut bench = Bench::new(Form::Update(5), &options);
             bench.submit(&Request::from_ids(prompt.clone()).max_new_tokens(20));
