@@ -167,7 +167,7 @@ fn combinations_that_cannot_be_built_say_why() {
         ("--mtp-weights int4", "expected int8 or same"),
         ("--dtype int4", "expected f32, f16 or bf16"),
         ("--spelling genai", "expected pawl or genai-0.18"),
-        ("--max-sequence 0", "--max-sequence 0"),
+        ("--max-sequence 0", "expected a whole number from 1 to"),
         ("--max-sequence -1", "--max-sequence"),
         ("--max-sequence 4294967296", "--max-sequence"),
         ("--max-sequence 99999999", "--max-sequence 99999999"),
