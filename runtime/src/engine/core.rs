@@ -207,17 +207,10 @@ fn limits(
 
 /// What the model offers to drafts.
 pub(super) fn offer(model: &Model) -> Offer {
-    let state = model.decoder.state();
-    let counts = state.fixed.iter().map(|fixed| {
-        fixed
-            .checkpoints
-            .as_ref()
-            .map_or(0, |checkpoints| checkpoints.count)
-    });
     let configured = model.config.speculative.max_draft_tokens;
     Offer {
         head: model.head.is_some(),
-        capture_capacity: counts.min().unwrap_or(usize::MAX),
+        capture_capacity: model.decoder.state().capture_capacity(),
         rows: model.limits.checkpoint_rows,
         in_reach: model.device.host_visible(),
         configured: configured.and_then(|count| usize::try_from(count).ok()),

@@ -6,6 +6,7 @@ use super::plan::Limits;
 use super::source::Source;
 use super::spec::FixedSpec;
 use super::tensor_spec::DataType;
+use crate::speculate::{EffectiveSpeculation, Offer};
 use genai_config_schema::{
     CheckpointAlignment, CheckpointForm, FixedTensor, StateLayout, StateOperator,
 };
@@ -153,8 +154,14 @@ pub struct SpeculativeInfo {
     pub max_draft_tokens: Option<u32>,
     /// `speculative.ngram_size`: tokens that an n-gram lookup matches.
     pub ngram_size: Option<u32>,
+    /// Tokens that a row captures at most, one more than its drafts: 0 for a model without checkpoints, `None` for one that
+    /// has no fixed state to capture.
+    pub captures: Option<usize>,
     /// Whether rows can be captured in a step that also reads prompts.
     pub captures_in_mixed_steps: bool,
+    /// What an engine runs that is asked for nothing else, as [`Engine::speculation`](crate::Engine::speculation) tells it.
+    #[serde(serialize_with = "as_text")]
+    pub by_default: EffectiveSpeculation,
 }
 
 fn as_text<S: Serializer>(value: &impl fmt::Display, to: S) -> Result<S::Ok, S::Error> {
@@ -193,12 +200,27 @@ impl ModelInfo {
                 kv_blocks: limits.kv_blocks,
                 block_size: limits.block_size,
             },
-            speculative: SpeculativeInfo {
-                max_draft_tokens: source.config.speculative.max_draft_tokens,
-                ngram_size: source.config.speculative.ngram_size,
-                captures_in_mixed_steps: source.manifest.captures_in_mixed_steps,
-            },
+            speculative: speculative(source, provider, limits),
         }
+    }
+}
+
+fn speculative(source: &Source, provider: Provider, limits: &Limits) -> SpeculativeInfo {
+    let configured = source.config.speculative.max_draft_tokens;
+    let capacity = source.contract.decoder.state.capture_capacity();
+    let offer = Offer {
+        head: source.head.is_some(),
+        capture_capacity: capacity,
+        rows: limits.checkpoint_rows,
+        in_reach: provider == Provider::Cpu,
+        configured: configured.and_then(|count| usize::try_from(count).ok()),
+    };
+    SpeculativeInfo {
+        max_draft_tokens: configured,
+        ngram_size: source.config.speculative.ngram_size,
+        captures: Some(capacity).filter(|capacity| *capacity != usize::MAX),
+        captures_in_mixed_steps: source.manifest.captures_in_mixed_steps,
+        by_default: EffectiveSpeculation::by_default(offer),
     }
 }
 
@@ -382,13 +404,15 @@ impl fmt::Display for SpeculativeInfo {
         let number = |n: Option<u32>| n.map_or("by default".to_owned(), |n| n.to_string());
         write!(
             f,
-            "speculative: max_draft_tokens {}, ngram_size {}; captures {}",
+            "speculative: max_draft_tokens {}, ngram_size {}; captures {}; runs {} unless told otherwise",
             number(self.max_draft_tokens),
             number(self.ngram_size),
-            match self.captures_in_mixed_steps {
-                true => "in every step",
-                false => "only in steps without prompts",
-            }
+            match (self.captures, self.captures_in_mixed_steps) {
+                (Some(0), _) => "nothing",
+                (_, true) => "in every step",
+                (_, false) => "only in steps without prompts",
+            },
+            self.by_default,
         )
     }
 }

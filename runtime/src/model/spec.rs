@@ -16,6 +16,17 @@ pub(crate) struct StateSpec {
     pub(crate) captures_in_mixed_steps: bool,
 }
 
+impl StateSpec {
+    /// The most tokens of a row that captures: the smallest checkpoint count, 0 where a tensor has no checkpoint output.
+    pub(crate) fn capture_capacity(&self) -> usize {
+        let counts = self.fixed.iter().map(|fixed| {
+            let checkpoints = fixed.checkpoints.as_ref();
+            checkpoints.map_or(0, |checkpoints| checkpoints.count)
+        });
+        counts.min().unwrap_or(usize::MAX)
+    }
+}
+
 /// Paged key/value cache of one graph. Cache tensors are `[blocks, block_size, kv_heads, head_dim]`.
 #[derive(Clone, Debug)]
 pub(crate) struct PagedSpec {

@@ -201,20 +201,29 @@ pub(crate) struct Offer {
 }
 
 impl EffectiveSpeculation {
+    /// What is run where nobody asks for anything: never more than there is.
+    pub(crate) fn by_default(offer: Offer) -> Self {
+        let chosen = Self::choose(&Wanted::default(), offer);
+        chosen
+            .unwrap_or_else(|refused| Self::off(DraftPolicy::default(), Some(refused.to_string())))
+    }
+
+    fn off(policy: DraftPolicy, reason: Option<String>) -> Self {
+        Self {
+            mode: Speculation::Off,
+            max_drafts: 0,
+            width: 1,
+            tree_nodes: 0,
+            policy,
+            reason,
+        }
+    }
+
     /// Chooses the mode: what was asked for, else the head where there is one, else n-grams.
     pub(crate) fn choose(wanted: &Wanted, offer: Offer) -> Result<Self, SpeculationError> {
         let policy = wanted.policy.unwrap_or_default();
         let most = offer.capture_capacity.saturating_sub(1).min(MOST_DRAFTS);
-        let off = |reason| {
-            Ok(Self {
-                mode: Speculation::Off,
-                max_drafts: 0,
-                width: 1,
-                tree_nodes: 0,
-                policy,
-                reason,
-            })
-        };
+        let off = |reason| Ok(Self::off(policy, reason));
         let mode = match wanted.mode {
             Some(Speculation::Off) => {
                 wanted.refuse_unused(Speculation::Off)?;

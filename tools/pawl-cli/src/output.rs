@@ -27,17 +27,16 @@ impl Target {
         let file = match std::fs::metadata(given) {
             Ok(found) if found.is_file() => given.canonicalize().map_err(wrong)?,
             Ok(_) => return Err(CliError::file(given, "is not a regular file")),
-            Err(error) if is_link(given) || error.kind() != ErrorKind::NotFound => {
-                return Err(wrong(error));
-            }
-            Err(_) if names_a_folder(given) => {
-                return Err(CliError::file(
-                    given,
-                    "is the name of a folder, not of a file",
-                ));
-            }
-            Err(_) => {
+            Err(error) if is_link(given) => return Err(wrong(error)),
+            Err(error) => {
                 existing_parent(given).map_err(wrong)?;
+                if error.kind() != ErrorKind::NotFound {
+                    return Err(wrong(error));
+                }
+                if names_a_folder(given) {
+                    let reason = "is the name of a folder, not of a file";
+                    return Err(CliError::file(given, reason));
+                }
                 std::path::absolute(given).map_err(wrong)?
             }
         };
