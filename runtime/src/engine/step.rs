@@ -256,7 +256,7 @@ impl Core {
 
     /// Shows the totals to the handles of the engine: before callers hear of a step, so that a request that has ended is
     /// counted whole.
-    pub(super) fn show_totals(&self) {
+    fn show_totals(&self) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         shown.clone_from(&self.totals);
     }

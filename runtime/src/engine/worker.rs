@@ -67,9 +67,7 @@ pub(super) fn run(mut core: Core, commands: &Receiver<Command>) {
 fn work(core: &mut Core, commands: &Receiver<Command>) -> Option<String> {
     let mut failures = 0;
     while take_commands(core, commands) {
-        let outcome = core.step();
-        core.show_totals();
-        match outcome {
+        match core.step() {
             Ok(Outcome::Ran | Outcome::Idle) => failures = 0,
             Err(error @ EngineError::Invariant { .. }) => {
                 tracing::error!(%error, "the engine stops");

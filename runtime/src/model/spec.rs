@@ -17,14 +17,19 @@ pub(crate) struct StateSpec {
 }
 
 impl StateSpec {
-    /// The most tokens of a row that captures: the smallest checkpoint count, 0 where a tensor has no checkpoint output.
+    /// As [`capture_capacity`], of all its tensors.
     pub(crate) fn capture_capacity(&self) -> usize {
-        let counts = self.fixed.iter().map(|fixed| {
-            let checkpoints = fixed.checkpoints.as_ref();
-            checkpoints.map_or(0, |checkpoints| checkpoints.count)
-        });
-        counts.min().unwrap_or(usize::MAX)
+        capture_capacity(&self.fixed)
     }
+}
+
+/// The most tokens of a row that captures: the smallest checkpoint count, 0 where a tensor has no checkpoint output.
+pub(crate) fn capture_capacity<'s>(fixed: impl IntoIterator<Item = &'s FixedSpec>) -> usize {
+    let counts = fixed.into_iter().map(|fixed| {
+        let checkpoints = fixed.checkpoints.as_ref();
+        checkpoints.map_or(0, |checkpoints| checkpoints.count)
+    });
+    counts.min().unwrap_or(usize::MAX)
 }
 
 /// Paged key/value cache of one graph. Cache tensors are `[blocks, block_size, kv_heads, head_dim]`.

@@ -11,7 +11,7 @@ use super::slot::Slot;
 use crate::device::{Device, ElementType};
 use crate::exec::CommitGraphs;
 use crate::ids::RequestId;
-use crate::model::spec::{FixedBuffers, FixedSpec, StateSpec};
+use crate::model::spec::{FixedBuffers, FixedSpec, StateSpec, capture_capacity};
 use crate::txn::{Permit, Seat};
 use std::num::NonZeroUsize;
 
@@ -130,11 +130,7 @@ impl StatePool {
     /// The most tokens a row may run when it captures: the smallest checkpoint count of the model, 0 when some tensor
     /// has no checkpoint output. Drafts per row are at most one less.
     pub(crate) fn capture_capacity(&self) -> usize {
-        let counts = self
-            .tensors
-            .iter()
-            .map(|t| t.spec.checkpoints.as_ref().map_or(0, |c| c.count));
-        counts.min().unwrap_or(usize::MAX)
+        capture_capacity(self.tensors.iter().map(|tensor| &tensor.spec))
     }
 
     /// Starts a step over `rows`, in batch order. Dropping the result undoes it.
