@@ -13,17 +13,6 @@ const FAILURES: &str =
 /// What a row keeps, and what callers are told.
 pub(super) const ACCEPTANCE: &[Mistake] = &[
     Mistake {
-        name: "totals-shown-after-the-end-is-told",
-        file: "runtime/src/engine/step.rs",
-        text: "        self.show_totals();
-        self.deliver(&plan, delivered);
-",
-        replacement: "        self.deliver(&plan, delivered);
-        self.show_totals();
-",
-        test: case("speculation", "edges::totals_hold_what_has_ended"),
-    },
-    Mistake {
         name: "rejected-drafts-kept",
         file: ACCEPT,
         text: "NonZeroUsize::new(row.tokens.len() + new.len().saturating_sub(1))?;",
