@@ -1,7 +1,10 @@
-//! What the commit of a partial accept adds to a verify step of four rows: drafts of the caller are in turn all right and
-//! wrong at one position, so that steps which replay and steps which do not alternate.
+//! What the commit of a partial accept adds to a verify step of four rows: drafts of the caller are all right for two steps and
+//! wrong at one position for the next two, so that each kind of step follows each.
 //!
-//! `cargo bench -p pawl-tests --bench commit [-- TOKENS]` prints medians per step, and what committing takes of it.
+//! A state of a kept prefix is made by the operator that reads it in the next step, so that what a partial accept adds is what
+//! its commit takes longer than that of a step that keeps all, and what the run after it takes longer than one after those.
+//!
+//! `cargo bench -p pawl-tests --bench commit [-- TOKENS]` prints medians per step, and what a partial accept adds to one.
 
 #![allow(
     clippy::indexing_slicing,
@@ -17,12 +20,15 @@ use pawl::{
 use pawl_builder::CheckpointOption;
 use pawl_tests::export::Export;
 use pawl_tests::random::RandomHybrid;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const ROWS: usize = 4;
 const DRAFTS: usize = 3;
+/// Tokens that a row keeps where all drafts are right.
+const ALL: usize = DRAFTS + 1;
 /// The position of the wrong draft in each wrong step, in turn.
 const WRONG: [usize; 3] = [0, 1, 2];
 
@@ -31,6 +37,8 @@ const WRONG: [usize; 3] = [0, 1, 2];
 struct Step {
     /// Tokens that each row kept; 0 when rows differ.
     kept: usize,
+    /// Of the step before.
+    before: usize,
     whole: Duration,
     run: Duration,
     commit: Duration,
@@ -53,8 +61,11 @@ impl Record {
         }
         let kept = rows[0].kept();
         let alike = rows.iter().all(|row| row.kept() == kept);
-        self.steps.lock().unwrap().push(Step {
+        let mut steps = self.steps.lock().unwrap();
+        let before = steps.last().map_or(0, |step| step.kept);
+        steps.push(Step {
             kept: if alike { kept } else { 0 },
+            before,
             whole,
             run: step.times().run,
             commit: step.times().commit,
@@ -68,7 +79,7 @@ fn main() {
     let tokens = arguments.iter().find_map(|argument| argument.parse().ok());
     // Without `--bench` this is a test that the benchmark still runs.
     let (tokens, random) = if measured {
-        (tokens.unwrap_or(400), RandomHybrid::TWELVE_LAYERS)
+        (tokens.unwrap_or(800), RandomHybrid::TWELVE_LAYERS)
     } else {
         (24, RandomHybrid::SMALL)
     };
@@ -136,14 +147,14 @@ fn request(prompt: &[u32], tokens: usize) -> Request {
         .ignore_eos(true)
 }
 
-/// Drafts of a known text: right in every other step, wrong at one position in the others. Rows of a step agree, as all
-/// look at the count of steps.
+/// Drafts of a known text: right in two steps, wrong at one position in the next two, and so on. Rows of a step agree, as
+/// all look at the count of steps.
 fn drafts(text: Vec<u32>, record: Arc<Record>) -> impl Fn(&[u32], usize) -> Vec<u32> {
     move |tokens, most| {
         let mut drafts: Vec<u32> = text.iter().skip(tokens.len()).take(most).copied().collect();
         let step = record.count.load(Ordering::Relaxed);
-        if step % 2 == 1 {
-            let at = WRONG[step / 2 % WRONG.len()];
+        if step % 4 >= 2 {
+            let at = WRONG[step / 4 % WRONG.len()];
             if let Some(draft) = drafts.get_mut(at) {
                 *draft = if *draft == 5 { 6 } else { 5 };
             }
@@ -153,26 +164,42 @@ fn drafts(text: Vec<u32>, record: Arc<Record>) -> impl Fn(&[u32], usize) -> Vec<
 }
 
 fn report(name: &str, steps: &[Step]) {
-    let full = times(steps, |kept| kept == DRAFTS + 1);
     println!(
         "{name}: {} steps of {ROWS} rows and {DRAFTS} drafts",
         steps.len()
     );
-    println!("  kept  steps   step us    run us  commit us  of a step  beside all kept");
-    for kept in (1..=DRAFTS + 1).rev() {
-        let some = times(steps, |k| k == kept);
-        let share = 100.0 * some.commit / full.whole;
-        let added = 100.0 * (some.commit - full.commit) / full.whole;
-        println!(
-            "  {kept:>4} {:>6} {:>9.1} {:>9.1} {:>10.2} {share:>8.2} % {added:>14.2} %",
-            some.count, some.whole, some.run, some.commit
-        );
+    println!("  kept  before  steps   step us    run us  commit us");
+    let [all, part] = [ALL..=ALL, 1..=DRAFTS];
+    let of = |kept: &RangeInclusive<usize>, before: &RangeInclusive<usize>| {
+        times(steps, |step| {
+            kept.contains(&step.kept) && before.contains(&step.before)
+        })
+    };
+    for kept in [&all, &part] {
+        for before in [&all, &part] {
+            let (some, name) = (
+                of(kept, before),
+                |kept| if kept == &all { "all" } else { "part" },
+            );
+            println!(
+                "  {:>4}  {:>6} {:>6} {:>9.1} {:>9.1} {:>10.2}",
+                name(kept),
+                name(before),
+                some.count,
+                some.whole,
+                some.run,
+                some.commit
+            );
+        }
     }
-    let partial = times(steps, |kept| (1..=DRAFTS).contains(&kept));
+    let any = 1..=ALL;
+    let usual = of(&all, &all);
+    let commit = of(&part, &any).commit - of(&all, &any).commit;
+    let run = of(&any, &part).run - of(&any, &all).run;
     println!(
-        "  a partial accept commits in {:.2} us, {:.2} % of a step that keeps all",
-        partial.commit,
-        100.0 * partial.commit / full.whole
+        "  a partial accept adds {commit:.1} us to its commit, {run:.1} us to the next run: {:.2} % of a step of {:.1} us",
+        100.0 * (commit + run) / usual.whole,
+        usual.whole
     );
 }
 
@@ -184,8 +211,8 @@ struct Times {
     commit: f64,
 }
 
-fn times(steps: &[Step], wanted: impl Fn(usize) -> bool) -> Times {
-    let some: Vec<&Step> = steps.iter().filter(|step| wanted(step.kept)).collect();
+fn times(steps: &[Step], wanted: impl Fn(&Step) -> bool) -> Times {
+    let some: Vec<&Step> = steps.iter().filter(|step| wanted(step)).collect();
     let median = |of: fn(&Step) -> Duration| {
         let mut sorted: Vec<Duration> = some.iter().map(|step| of(step)).collect();
         sorted.sort();

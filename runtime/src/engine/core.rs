@@ -70,7 +70,6 @@ impl Core {
             slots: planned.slots,
             rows: planned.checkpoint_rows,
             blocks: planned.kv_blocks,
-            threads: model.decoder.threads(),
         };
         let head = model.head.take().filter(|_| speculation.mode.heads());
         let place = (&*model.device, model.commit.take());

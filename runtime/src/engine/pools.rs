@@ -7,7 +7,6 @@ use crate::kv::KvPool;
 use crate::model::spec::StateSpec;
 use crate::state::StatePool;
 use crate::txn::Composite;
-use std::num::NonZeroUsize;
 
 /// How many requests the pools hold, and how long they can grow together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +17,6 @@ pub(crate) struct PoolExtent {
     pub(crate) rows: usize,
     /// Blocks of the paged cache, for the decoder and again for its head.
     pub(crate) blocks: usize,
-    /// Threads that may commit.
-    pub(crate) threads: NonZeroUsize,
 }
 
 /// Allocates the state of a decoder, and the cache of its head where there is one. `commit` are the graphs that commit
@@ -37,13 +34,12 @@ pub(crate) fn allocate(
         slots,
         rows,
         blocks,
-        threads,
     } = extent;
     let state = if decoder.fixed.is_empty() {
         None
     } else {
         let pool = StatePool::with_commit(decoder, slots, rows.max(slots), (device, commit));
-        Some(pool.map_err(|e| EngineError::pools(&e))?.sharing(threads))
+        Some(pool.map_err(|e| EngineError::pools(&e))?)
     };
     let paged = |spec: Option<&StateSpec>| {
         spec.and_then(|spec| spec.paged.as_ref())

@@ -8,7 +8,6 @@ use crate::exec::{Decoder, StepInputs, StepOutputs};
 use crate::kv::blocks_for;
 use crate::model::Model;
 use crate::txn::{Composite, StepRow};
-use std::num::NonZeroUsize;
 use std::ops::Range;
 
 /// Tokens of the prefix per step.
@@ -106,7 +105,6 @@ fn allocate(model: &Model, prefix: usize, paths: &[&[u32]]) -> Result<Composite,
         slots: 1,
         rows: paths.len(),
         blocks: paths.iter().map(row).sum(),
-        threads: NonZeroUsize::MIN,
     };
     pools::allocate(state, None, extent, (&*model.device, None))
 }

@@ -11,7 +11,6 @@ use crate::kv::blocks_for;
 use crate::model::Model;
 use crate::model::spec::StateSpec;
 use crate::txn::{Composite, StepRow};
-use std::num::NonZeroUsize;
 use std::ops::Range;
 
 /// Runs every sequence through the decoder, then through the head.
@@ -243,7 +242,6 @@ fn allocate(
         slots: sequences.len().max(1),
         rows: 1,
         blocks: blocks.max(1),
-        threads: NonZeroUsize::MIN,
     };
     // Everything that runs is kept, so nothing is ever captured.
     let mut spec = spec.clone();

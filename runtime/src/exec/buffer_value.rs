@@ -29,26 +29,6 @@ impl BufferValue {
         Ok(())
     }
 
-    /// Makes the value over the first elements of the buffer, viewed as `shape`, for a step that writes some of them.
-    /// Debug builds fill them with NaN, or -1, first, so that reading a slot that the step did not write is noticed.
-    pub(crate) fn bind_unwritten(
-        &mut self,
-        buffer: &mut Buffer,
-        shape: &[usize],
-    ) -> ort::Result<()> {
-        self.bind_front(buffer, shape)?;
-        if cfg!(debug_assertions) {
-            let count: usize = shape.iter().product();
-            let bytes = count.saturating_mul(buffer.element().size());
-            let front = buffer.as_bytes_mut().and_then(|all| all.get_mut(..bytes));
-            if let Some(front) = front {
-                // NaN in every type of floats, -1 in every type of integers.
-                front.fill(0xFF);
-            }
-        }
-        Ok(())
-    }
-
     /// Makes the value over the first elements of the buffer, viewed as `shape`.
     pub(crate) fn bind_front(&mut self, buffer: &mut Buffer, shape: &[usize]) -> ort::Result<()> {
         let count = shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d));

@@ -8,7 +8,8 @@ use super::buffer_value::BufferValue;
 use super::session::Session;
 use super::tensor_value::TensorValue;
 use crate::error::RunError;
-use crate::model::spec::{FixedBuffers, FixedSpec};
+use crate::model::FixedBuffers;
+use crate::model::spec::FixedSpec;
 use genai_config_schema::{CheckpointForm, StateOperator};
 
 /// The bank before and after.

@@ -53,10 +53,7 @@ impl Case {
             }
             buffer
         };
-        let buffers = FixedBuffers {
-            bank: garbage(&bank, 1),
-            checkpoints: Some(garbage(&shape, 2)),
-        };
+        let buffers = FixedBuffers::new(garbage(&bank, 1), Some(garbage(&shape, 2)));
         Self {
             spec,
             graphs,

@@ -5,14 +5,18 @@
 
 use super::bound_run::BoundRun;
 use super::buffer_value::BufferValue;
+use super::debts;
 use super::executor::{Executor, Run};
 use super::session::Session;
 use super::step::{Capture, StepInputs, StepOutputs};
 use super::tensor_value::TensorValue;
+use crate::device::Buffer;
 use crate::error::RunError;
-use crate::model::spec::{FixedBuffers, PagedBuffers, StateSpec};
-use std::num::NonZeroUsize;
+use crate::kernels::Ledger;
+use crate::model::FixedBuffers;
+use crate::model::spec::{PagedBuffers, StateSpec};
 use std::path::Path;
+use std::sync::Arc;
 
 /// One per-step input of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -51,7 +55,6 @@ pub(crate) struct Signature {
 pub(crate) struct Decoder {
     executor: Box<dyn Executor>,
     graph: String,
-    threads: NonZeroUsize,
     signature: Signature,
     state: StateSpec,
 }
@@ -61,6 +64,8 @@ pub(crate) struct Decoder {
 struct Bound {
     run: BoundRun,
     values: StateValues,
+    /// Where Pawl's operators of the session look for what they owe.
+    ledger: Option<Arc<Ledger>>,
 }
 
 /// Values over the persistent buffers, made when first used and kept while the buffers stay the same.
@@ -85,7 +90,7 @@ impl Decoder {
         signature: Signature,
         state: StateSpec,
     ) -> Result<Self, RunError> {
-        let (graph, threads) = (file_name(session.file()), session.threads());
+        let graph = file_name(session.file());
         let bound = Bound::new(session, &signature, &state);
         let bound = bound.map_err(|error| RunError::Failed {
             graph: graph.clone(),
@@ -94,7 +99,6 @@ impl Decoder {
         Ok(Self {
             executor: Box::new(bound),
             graph,
-            threads,
             signature,
             state,
         })
@@ -111,7 +115,6 @@ impl Decoder {
         Self {
             executor,
             graph,
-            threads: NonZeroUsize::MIN,
             signature,
             state,
         }
@@ -136,11 +139,6 @@ impl Decoder {
     /// Columns of hidden rows; 0 where the graph has none.
     pub(crate) fn hidden_size(&self) -> usize {
         self.signature.hidden_size
-    }
-
-    /// Threads that one operator of the graph may use.
-    pub(crate) fn threads(&self) -> NonZeroUsize {
-        self.threads
     }
 
     /// The session, where one runs the graph.
@@ -171,6 +169,7 @@ impl Decoder {
     ) -> Result<(), RunError> {
         super::step_check::check(inputs, &self.signature, &self.state, capture)
             .and_then(|()| self.check_buffers(paged, fixed, want_hidden))
+            .and_then(|()| debts::settle(fixed, |bank| self.executor.settles(bank)))
             .map_err(|reason| RunError::Step {
                 graph: self.graph.clone(),
                 reason,
@@ -219,8 +218,18 @@ impl Decoder {
 impl Executor for Bound {
     fn execute(&mut self, mut run: Run<'_>) -> Result<(), String> {
         self.bind_state(&mut run)
-            .and_then(|()| self.run_bound(run))
-            .map_err(|error| error.to_string())
+            .map_err(|error| error.to_string())?;
+        debts::hand_over(self.ledger.as_deref(), run.fixed);
+        let done = self.run_bound(&mut run);
+        let collected = debts::collect(self.ledger.as_deref(), run.fixed);
+        done.map_err(|error| error.to_string()).and(collected)
+    }
+
+    fn settles(&self, bank: &Buffer) -> bool {
+        let (ledger, bank) = (self.ledger.as_ref(), bank.as_f32());
+        ledger
+            .zip(bank)
+            .is_some_and(|(ledger, bank)| ledger.knows(bank.as_ptr()))
     }
 
     #[cfg(feature = "cuda")]
@@ -240,6 +249,7 @@ impl Bound {
             checkpoints: (0..fixed).map(|_| Default::default()).collect(),
         };
         Ok(Self {
+            ledger: session.ledger().map(Arc::clone),
             run: BoundRun::new(session, inputs, outputs)?,
             values,
         })
@@ -267,7 +277,8 @@ impl Bound {
             if let (Some(shape), Some(staging)) =
                 (spec.checkpoint_shape(rows), &mut buffers.checkpoints)
             {
-                value.bind_unwritten(staging, &shape)?;
+                value.bind_front(staging, &shape)?;
+                buffers.poison_checkpoints(shape.iter().product());
             } else if spec.checkpoints.is_some() {
                 return Err(ort::Error::new(format!(
                     "`{}` has no staging buffer",
@@ -278,7 +289,7 @@ impl Bound {
         Ok(())
     }
 
-    fn run_bound(&mut self, run: Run<'_>) -> ort::Result<()> {
+    fn run_bound(&mut self, run: &mut Run<'_>) -> ort::Result<()> {
         let Run {
             signature,
             state,
@@ -288,6 +299,7 @@ impl Bound {
             want_hidden,
             ..
         } = run;
+        let (capture, want_hidden) = (*capture, *want_hidden);
         let (logits, hidden) = (inputs.logits_indices.len(), inputs.input_ids.len());
         let (vocab, width) = (signature.vocab, signature.hidden_size);
         outputs.logits.resize(logits.saturating_mul(vocab), 0.0);

@@ -52,10 +52,7 @@ impl Toy {
                 key: buffer(&[4, 2, 1, 1]),
                 value: buffer(&[4, 2, 1, 1]),
             }],
-            fixed: vec![FixedBuffers {
-                bank,
-                checkpoints: Some(buffer(&[WINDOW * 4 * ROW])),
-            }],
+            fixed: vec![FixedBuffers::new(bank, Some(buffer(&[WINDOW * 4 * ROW])))],
             outputs: StepOutputs::default(),
         };
         (toy, counts)

@@ -4,13 +4,20 @@ use super::decoder::Signature;
 #[cfg(feature = "cuda")]
 use super::session::Session;
 use super::step::{Capture, StepInputs, StepOutputs};
-use crate::model::spec::{FixedBuffers, PagedBuffers, StateSpec};
+use crate::device::Buffer;
+use crate::model::FixedBuffers;
+use crate::model::spec::{PagedBuffers, StateSpec};
 
 /// Runs the steps of one graph: a session of ONNX Runtime, or in tests a stand-in that can fail on purpose.
 pub(crate) trait Executor: std::fmt::Debug + Send {
     /// Runs one step whose inputs were checked, as [`Decoder::run`](super::Decoder::run) promises it. The error says
     /// what went wrong.
     fn execute(&mut self, run: Run<'_>) -> Result<(), String>;
+
+    /// Whether it makes the states that are owed to this bank before it reads them. Those of others are made by then.
+    fn settles(&self, _bank: &Buffer) -> bool {
+        false
+    }
 
     /// The session, where one runs the graph.
     #[cfg(feature = "cuda")]

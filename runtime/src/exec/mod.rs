@@ -3,6 +3,7 @@
 mod bound_run;
 mod buffer_value;
 pub(crate) mod commit;
+mod debts;
 mod decoder;
 mod environment;
 mod executor;

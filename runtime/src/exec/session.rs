@@ -2,10 +2,10 @@
 
 use super::environment::Loaded;
 use super::shared_weights::SharedWeights;
+use crate::kernels::{Ledger, Operators};
 use crate::model::Provider;
 use crate::model::tensor_spec::{DataType, Dim, TensorSpec};
 use ort::ep::{self, ExecutionProviderDispatch};
-use ort::operator::OperatorDomain;
 use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 use ort::value::{Outlet, TensorElementType, ValueType};
 use std::num::NonZeroUsize;
@@ -18,7 +18,7 @@ pub(crate) struct SessionSettings {
     /// Threads that one operator may use; `None` lets ONNX Runtime take one per core.
     pub(crate) threads: Option<NonZeroUsize>,
     /// Pawl's own operators.
-    pub(crate) operators: Option<OperatorDomain>,
+    pub(crate) operators: Option<Operators>,
     /// How far ONNX Runtime rewrites the graph.
     pub(crate) optimize: genai_config_schema::GraphOptimizationLevel,
     /// Whether intermediate values come from an arena.
@@ -35,7 +35,7 @@ pub(crate) struct Session {
     file: PathBuf,
     inputs: Vec<TensorSpec>,
     outputs: Vec<TensorSpec>,
-    threads: Option<NonZeroUsize>,
+    ledger: Option<Arc<Ledger>>,
     _weights: Option<Arc<SharedWeights>>,
 }
 
@@ -48,7 +48,8 @@ impl Session {
         settings: SessionSettings,
         weights: Option<(&Arc<SharedWeights>, &str)>,
     ) -> ort::Result<Self> {
-        let threads = settings.threads;
+        let ledger = settings.operators.as_ref();
+        let ledger = ledger.map(|operators| Arc::clone(&operators.ledger));
         let mut builder = configure(loaded, settings)?;
         if let Some((weights, graph)) = weights {
             builder = weights.give(builder, graph)?;
@@ -59,7 +60,7 @@ impl Session {
             outputs: inner.outputs().iter().map(spec).collect(),
             inner,
             file: file.to_path_buf(),
-            threads,
+            ledger,
             _weights: weights.map(|(weights, _)| Arc::clone(weights)),
         })
     }
@@ -79,10 +80,9 @@ impl Session {
         &self.outputs
     }
 
-    /// Threads that one operator may use.
-    pub(crate) fn threads(&self) -> NonZeroUsize {
-        let one_per_core = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        self.threads.unwrap_or_else(one_per_core)
+    /// What Pawl's operators of the session are to make of their banks; `None` without them.
+    pub(crate) fn ledger(&self) -> Option<&Arc<Ledger>> {
+        self.ledger.as_ref()
     }
 
     pub(crate) fn inner(&self) -> &ort::session::Session {
@@ -108,7 +108,7 @@ fn configure(loaded: &Loaded, settings: SessionSettings) -> ort::Result<SessionB
         builder = builder.with_intra_threads(threads.get())?;
     }
     if let Some(operators) = settings.operators {
-        builder = builder.with_operators(operators)?;
+        builder = builder.with_operators(operators.domain)?;
     }
     for (key, value) in settings.entries {
         builder = builder.with_config_entry(key, value)?;

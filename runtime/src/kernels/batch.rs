@@ -120,6 +120,11 @@ impl BankRows {
         Ok(())
     }
 
+    /// Rows of the batch.
+    pub(crate) fn len(&self) -> usize {
+        self.read.len()
+    }
+
     /// Bank row that batch row `row` starts from.
     pub(crate) fn source(&self, row: usize) -> usize {
         self.read[row]

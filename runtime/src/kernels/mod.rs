@@ -14,6 +14,7 @@ mod isa;
 mod math;
 mod memory;
 mod node;
+mod owed;
 mod paged_attention;
 mod parallel;
 mod scratch;
@@ -21,17 +22,31 @@ mod tensor;
 #[cfg(test)]
 mod testing;
 
-pub(crate) use causal_conv::replay_conv;
-pub(crate) use gated_delta_net::{Decay, Heads, replay_delta};
-pub(crate) use parallel::{Parallel, Scoped};
+pub(crate) use gated_delta_net::{Decay, Heads};
+pub(crate) use owed::{Collected, Ledger, Made, OwedState, Replay};
 
-/// The domain `pawl`, version 1, with all its operators.
-///
-/// # Errors
-/// When ONNX Runtime refuses to register one.
-pub(crate) fn domain() -> ort::Result<ort::operator::OperatorDomain> {
-    ort::operator::OperatorDomain::new("pawl")?
-        .add(paged_attention::PagedAttention)?
-        .add(causal_conv::CausalConv)?
-        .add(gated_delta_net::GatedDeltaNet)
+use ort::operator::OperatorDomain;
+use std::sync::Arc;
+
+/// Pawl's operators for one session.
+pub(crate) struct Operators {
+    /// The domain `pawl`, version 1.
+    pub(crate) domain: OperatorDomain,
+    /// What those that keep state are to make before they read it.
+    pub(crate) ledger: Arc<Ledger>,
+}
+
+impl Operators {
+    /// All of them.
+    ///
+    /// # Errors
+    /// When ONNX Runtime refuses to register one.
+    pub(crate) fn new() -> ort::Result<Self> {
+        let ledger = Arc::new(Ledger::default());
+        let domain = OperatorDomain::new("pawl")?
+            .add(paged_attention::PagedAttention)?
+            .add(causal_conv::CausalConv(Arc::clone(&ledger)))?
+            .add(gated_delta_net::GatedDeltaNet(Arc::clone(&ledger)))?;
+        Ok(Self { domain, ledger })
+    }
 }

@@ -1,9 +1,7 @@
 //! Spreading independent pieces of work over threads.
 
-use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::error::KernelError;
 
@@ -43,37 +41,6 @@ impl Parallel for Serial {
     fn spread(&self, items: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), KernelError> {
         catch_unwind(AssertUnwindSafe(|| (0..items).for_each(work)))
             .map_err(|_| KernelError::Panicked)
-    }
-}
-
-/// Runs on the calling thread and on others that are started for it, so many in all. For work between runs of a
-/// session, where the pool of ONNX Runtime cannot be had; it sleeps then, so that its cores are free.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Scoped(pub(crate) NonZeroUsize);
-
-impl Parallel for Scoped {
-    fn spread(&self, items: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), KernelError> {
-        let (next, panicked) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let some = || {
-            let items = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed))
-                .take_while(|item| *item < items);
-            if catch_unwind(AssertUnwindSafe(|| items.for_each(work))).is_err() {
-                panicked.store(true, Ordering::Relaxed);
-            }
-        };
-        thread::scope(|scope| {
-            for _ in 1..self.0.get().min(items) {
-                // Without the thread, the others do its part.
-                if thread::Builder::new().spawn_scoped(scope, some).is_err() {
-                    break;
-                }
-            }
-            some();
-        });
-        match panicked.into_inner() {
-            true => Err(KernelError::Panicked),
-            false => Ok(()),
-        }
     }
 }
 
@@ -158,36 +125,13 @@ mod tests {
 
     #[test]
     fn every_piece_runs_once() {
-        let scoped = |threads| Scoped(NonZeroUsize::new(threads).unwrap());
-        let (one, three) = (scoped(1), scoped(3));
-        let runners: [&dyn Parallel; 3] = [&Serial, &one, &three];
-        for runner in runners {
-            for (items, cost) in [(0, 1), (1, 1), (2, 1), (100, 1), (100, SERIAL_LIMIT)] {
-                let runs: Vec<AtomicUsize> = (0..items).map(|_| AtomicUsize::new(0)).collect();
-                let once = |item: usize| {
-                    runs[item].fetch_add(1, Ordering::Relaxed);
-                };
-                runner.run(items, cost, &once).unwrap();
-                assert!(runs.iter().all(|runs| runs.load(Ordering::Relaxed) == 1));
-                runs.iter()
-                    .for_each(|runs| runs.store(0, Ordering::Relaxed));
-                runner.spread(items, &once).unwrap();
-                assert!(runs.iter().all(|runs| runs.load(Ordering::Relaxed) == 1));
-            }
-        }
-    }
-
-    #[test]
-    fn a_panic_on_a_thread_of_its_own_becomes_an_error() {
-        for threads in [1, 3] {
-            let scoped = Scoped(NonZeroUsize::new(threads).unwrap());
-            for panicking in [0, 7] {
-                let error = scoped
-                    .spread(8, &|item| assert!(item != panicking))
-                    .unwrap_err();
-                assert_eq!(error, KernelError::Panicked);
-            }
-            scoped.spread(8, &|_| {}).unwrap();
+        for (items, cost) in [(0, 1), (1, 1), (2, 1), (100, 1), (100, SERIAL_LIMIT)] {
+            let runs: Vec<AtomicUsize> = (0..items).map(|_| AtomicUsize::new(0)).collect();
+            let once = |item: usize| {
+                runs[item].fetch_add(1, Ordering::Relaxed);
+            };
+            Serial.run(items, cost, &once).unwrap();
+            assert!(runs.iter().all(|runs| runs.load(Ordering::Relaxed) == 1));
         }
     }
 }

@@ -50,15 +50,15 @@
 //!  validate       -                                      - (asks everybody, changes nothing)
 //!  prepare        -                                      partial rows: checked, and the zero row copied for admissions,
 //!                                                        or made beside the old one by graphs
-//!  publish        partial rows: the state after `kept`,  -
-//!                 over the one before; other banks flip,
-//!                 tables and lengths grow, text and
-//!                 counters move
+//!  publish        partial rows: the state after `kept`   -
+//!                 is owed; other banks flip, tables and
+//!                 lengths grow, text and counters move
+//!  next run       -                                      operators make what is owed, then read it
 //! ```
 //!
 //! Each phase consumes the one before (`Step<Reserved>` to `Step<Prepared>`), so no other order compiles. Publishing has
-//! no way to fail: what it computes reads memory that was checked and writes where nobody looks meanwhile. Dropping a step
-//! in any phase before frees its slots and blocks; nothing else had changed.
+//! no way to fail: it computes nothing, and what it leaves to be made reads memory that was checked. Dropping a step
+//! in any phase before frees its slots and blocks; nothing else had changed, but that states which were owed may be made.
 //!
 //! The phases are types of a file of their own, which is all that this example knows:
 //!
@@ -152,11 +152,16 @@
 //! series of states or a history is copied, the values of a convolution are appended, the transitions of Gated DeltaNet
 //! are replayed. Who does it depends on where the memory is (`state::commit`):
 //!
-//! * the **host**, over banks that it can reach, with the arithmetic of the operators. It cannot fail, so it waits for
-//!   publication and then makes a state over the one before: the bank stays active, and memory passes through the processor
-//!   once instead of twice. An admission, which has no state of its own yet, is given the zero row's first. Every row of
-//!   every tensor is made on its own, and none reads what another writes, so that threads share them in any order and
-//!   leave the same bits;
+//! * **operators**, in banks that the host can reach. What makes such a state cannot fail, so publication only notes that it is
+//!   *owed* (`FixedBuffers::owed`): which row, and which transitions or which checkpoint. It is made over the one before,
+//!   so that the bank stays active, and by the operator that reads it next, in the next step that runs. That operator has
+//!   to fetch the memory in any case and has ONNX Runtime's threads awake; on its own the same pass would wait for memory
+//!   and leave nothing in the caches. Gated DeltaNet makes each head just before reading it, where one row alone reads
+//!   the state. An admission, which has no state of its own yet, is given the zero row's first;
+//! * the **host** makes what is owed with the same arithmetic where no operator will: before a fork copies a row, before the next
+//!   partial commit of a step that did not run, and for graphs whose state other operators read (`exec::debts` knows by the
+//!   `Ledger` of the session which banks Pawl's operators have had). Whoever only looks (an observer, a saved state) is
+//!   given a copy with what is owed, and changes nothing;
 //! * **commit graphs** elsewhere: one per kind and geometry of state, written by the builder, run once per tensor that
 //!   has partial rows, on the device that holds the bank. A graph may fail, so it runs before publication and writes the
 //!   inactive row. The bank is bound as input and output at once, all partial rows of the step are committed in one
@@ -166,6 +171,9 @@
 //!
 //! Either way strides come from the capacity of the checkpoint output, never from what is kept, and nothing beyond the
 //! kept prefix is read: graphs replace it before any arithmetic, because zero times NaN is NaN.
+//!
+//! The checkpoints that owed states are made of stay as they are until then: a step that captures writes them anew only
+//! after its operators have made those states, or copied the transitions out.
 //!
 //! # Histories of token ids
 //!
@@ -185,16 +193,17 @@
 //! broken fails its requests and stops.
 //!
 //! * **I1** Slots add up: free, reserved and committed ones are all of them, and no more requests are resident than fit.
-//! * **I2** A request owns at most one slot. A free slot keeps nothing of a request. The zero row reads zero,
-//!   or the fresh id of a history.
+//! * **I2** A request owns at most one slot. A free slot keeps nothing of a request, and states are owed only where a slot
+//!   has its committed one. The zero row reads zero, or the fresh id of a history.
 //! * **I3** Residents, owners of committed slots and owners of block tables are the same requests, also during a step.
 //! * **I4** Fixed state, paged cache and the engine's books have committed the same number of tokens. (The cache of a
 //!   draft head has its own length.)
 //! * **I5** Every block is free, reserved by exactly one row of a live step, or used by as many tables (and live forks and
 //!   branches) as it counts. A table has exactly the blocks its committed length needs.
 //! * **I6** Committed lengths never fall. Going back is releasing and running again.
-//! * **I7** Every publication ran to its end. If one panics against its promise, in a foreign participant or where states
-//!   are made, the composite says so and refuses further steps.
+//! * **I7** Every publication ran to its end. If one panics against its promise, in a foreign participant, the composite says
+//!   so and refuses further steps. If an operator fails in the middle of a state that it makes, that tensor is lost: the
+//!   step fails, and so does everything that would run or read it from then on.
 //! * **I8** A block that several tables use is full in each of them: no operator writes what another request reads.
 //!
 //! # Between steps

@@ -307,7 +307,7 @@ pub(super) fn session_settings(
         });
     }
     let threads = settled_threads(file, threads)?;
-    let operators = crate::kernels::domain().map_err(|error| LoadError::Graph {
+    let operators = crate::kernels::Operators::new().map_err(|error| LoadError::Graph {
         path: path.to_path_buf(),
         reason: format!("Pawl's operators cannot be registered: {error}"),
     })?;

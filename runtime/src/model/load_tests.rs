@@ -4,7 +4,8 @@ use super::*;
 use crate::device::ElementType;
 use crate::error::ErrorCode;
 use crate::exec::{Capture, StepInputs, StepOutputs};
-use crate::model::spec::{FixedBuffers, PagedBuffers};
+use crate::model::FixedBuffers;
+use crate::model::spec::PagedBuffers;
 use crate::model::test_toy::{CONFIG, ROW, folder, graph};
 use crate::model::{VerifyOptions, verify};
 use std::fs;
@@ -85,10 +86,7 @@ fn a_model_of_an_unknown_type_loads_and_runs() {
         key: buffer(&[8, 2, 1, 1]),
         value: buffer(&[8, 2, 1, 1]),
     }];
-    let mut fixed = [FixedBuffers {
-        bank: buffer(&[5, ROW, 1]),
-        checkpoints: None,
-    }];
+    let mut fixed = [FixedBuffers::new(buffer(&[5, ROW, 1]), None)];
     let inputs = StepInputs {
         input_ids: vec![2],
         cumulative: vec![0, 1],

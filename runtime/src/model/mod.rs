@@ -4,6 +4,7 @@ mod available;
 mod commit;
 mod contract;
 mod fingerprint;
+mod fixed_buffers;
 pub(crate) mod graph_io;
 mod info;
 mod inspect;
@@ -27,6 +28,7 @@ mod verify;
 
 pub use contract::{ContractCode, ContractErrors, ContractMismatch};
 pub(crate) use fingerprint::Fingerprint;
+pub(crate) use fixed_buffers::{FixedBuffers, Lost};
 pub use info::{HeadInfo, LimitsInfo, ModelInfo, SpeculativeInfo, StateGroupInfo};
 pub use inspect::{Inspection, inspect};
 pub use load::Model;

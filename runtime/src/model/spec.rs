@@ -155,12 +155,3 @@ pub(crate) struct PagedBuffers {
     pub(crate) key: Buffer,
     pub(crate) value: Buffer,
 }
-
-/// Buffers of one fixed-state tensor.
-#[derive(Debug)]
-pub(crate) struct FixedBuffers {
-    /// `[2 * slots + 1, row_shape...]`.
-    pub(crate) bank: Buffer,
-    /// `[count * max_rows * width]` elements of staging, viewed as `[count, rows, ...]` for the rows of a step.
-    pub(crate) checkpoints: Option<Buffer>,
-}

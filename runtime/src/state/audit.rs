@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub(crate) enum Invariant {
     /// Slots add up, and no more requests are resident than fit.
     I1,
-    /// A request owns at most one slot; a free slot keeps nothing; zero rows read zero.
+    /// A request owns at most one slot; a free slot keeps nothing and is owed nothing; zero rows read zero.
     I2,
     /// Residents, owners of committed slots and owners of block tables are the same requests.
     I3,
@@ -120,6 +120,10 @@ impl Audit {
         });
         let mut owners: Vec<RequestId> = Vec::new();
         let mut committed = Vec::new();
+        let owed = &fixed.owed_to_nobody;
+        self.require(Invariant::I2, owed.is_empty(), || {
+            format!("states are owed to rows {owed:?}, which nobody has")
+        });
         for entry in &fixed.entries {
             if let Some(owner) = entry.slot.owner() {
                 self.require(Invariant::I2, !owners.contains(&owner), || {

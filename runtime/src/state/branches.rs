@@ -1,7 +1,7 @@
 //! Rows that branch off the state of another row of the step, and which of them is kept.
 
 use super::error::StateError;
-use super::reservation::{Run, StateReservation, poison_staging};
+use super::reservation::{Run, StateReservation};
 use std::num::NonZeroUsize;
 
 impl StateReservation<'_> {
@@ -37,8 +37,8 @@ impl StateReservation<'_> {
             captured: tokens,
             final_written: false,
         });
-        if cfg!(debug_assertions) {
-            self.pool.buffers.iter_mut().for_each(poison_staging);
+        for buffers in &mut self.pool.buffers {
+            buffers.poison_checkpoints(usize::MAX);
         }
         Ok(())
     }

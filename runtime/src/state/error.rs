@@ -135,6 +135,14 @@ pub(crate) enum StateError {
         /// What failed.
         source: RunError,
     },
+    /// An operator failed while it made states that were committed. Nothing that the tensor holds is known any longer.
+    #[error(
+        "the states of fixed state tensor {tensor} were lost when an operator failed while it made them"
+    )]
+    Lost {
+        /// Tensor, in manifest order.
+        tensor: usize,
+    },
     /// The host cannot reach the memory, or a row of it is not what the specification says.
     #[error("fixed state tensor {tensor}, row {row}: no such float32 row in host memory")]
     Memory {

@@ -6,24 +6,25 @@ use super::reservation::StateReservation;
 use super::slot::Slot;
 use crate::device::ElementType;
 use crate::ids::RequestId;
-use crate::model::spec::FixedBuffers;
+use crate::model::FixedBuffers;
+use std::borrow::Cow;
 
 /// One row of a tensor, as the bytes of its elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RowBytes<'a> {
     /// What it consists of.
     pub(crate) element: ElementType,
     /// The elements, as the machine stores them.
-    pub(crate) bytes: &'a [u8],
+    pub(crate) bytes: Cow<'a, [u8]>,
 }
 
 impl RowBytes<'_> {
     /// The row as numbers: ids of a history are exact up to 2^24. Empty for types that only other devices compute with.
-    pub(crate) fn numbers(self) -> Vec<f32> {
+    pub(crate) fn numbers(&self) -> Vec<f32> {
         match self.element {
-            ElementType::F32 => each(self.bytes, f32::from_ne_bytes),
-            ElementType::I32 => each(self.bytes, |id| i32::from_ne_bytes(id) as f32),
-            ElementType::I64 => each(self.bytes, |id| i64::from_ne_bytes(id) as f32),
+            ElementType::F32 => each(&self.bytes, f32::from_ne_bytes),
+            ElementType::I32 => each(&self.bytes, |id| i32::from_ne_bytes(id) as f32),
+            ElementType::I64 => each(&self.bytes, |id| i64::from_ne_bytes(id) as f32),
             ElementType::F16 | ElementType::Bf16 | ElementType::I8 => Vec::new(),
         }
     }
@@ -76,6 +77,7 @@ impl StateReservation<'_> {
             return Err(StateError::Stale(from));
         };
         let read = self.pool.layout.row(active, handle.index);
+        self.pool.settle()?;
         for (tensor, FixedBuffers { bank, .. }) in self.pool.buffers.iter_mut().enumerate() {
             let copied = bank.copy_row(read, write);
             copied.ok_or(StateError::Memory { tensor, row })?;

@@ -1,8 +1,8 @@
 //! Fixed state: what a request keeps in a row of constant size, however many tokens it has seen.
 //!
 //! Each tensor has two banks and a zero row. Operators read a slot's active row (a fresh request's read the zero row) and
-//! write the inactive one; publishing flips, or makes the state of a kept prefix over the active row. Words, invariants
-//! and a drawing are in `manual::state`.
+//! write the inactive one; publishing flips, or notes that the state of a kept prefix is owed, to be made over the active row.
+//! Words, invariants and a drawing are in `manual::state`.
 //!
 //! * [`StatePool`] owns the memory and the slots; [`StateReservation`] is one step's claim on them.
 //! * [`select`] says where the state after a kept prefix is; `capture` makes it.

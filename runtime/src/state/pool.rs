@@ -7,13 +7,13 @@ use super::handle::{PoolId, SlotHandle};
 use super::image::RowBytes;
 use super::layout::BankLayout;
 use super::reservation::{FixedRow, StateReservation};
-use super::slot::Slot;
+use super::slot::{Bank, Slot};
 use crate::device::{Device, ElementType};
 use crate::exec::CommitGraphs;
 use crate::ids::RequestId;
-use crate::model::spec::{FixedBuffers, FixedSpec, StateSpec, capture_capacity};
+use crate::model::spec::{FixedSpec, StateSpec, capture_capacity};
+use crate::model::{FixedBuffers, Lost};
 use crate::txn::{Permit, Seat};
-use std::num::NonZeroUsize;
 
 /// Everything fixed of the resident requests of one decoder.
 ///
@@ -108,12 +108,6 @@ impl StatePool {
         Self::with_commit(spec, slots, max_rows, (device, None))
     }
 
-    /// Lets the host commit with so many threads, of which it takes as many as are worth it.
-    pub(crate) fn sharing(mut self, threads: NonZeroUsize) -> Self {
-        self.committer.share(threads);
-        self
-    }
-
     /// Slots, the number of requests that can be resident.
     pub(crate) fn slots(&self) -> usize {
         self.layout.slots()
@@ -163,7 +157,7 @@ impl StatePool {
     /// The committed row of every tensor of a slot, in manifest order, as the bytes of its elements.
     ///
     /// # Errors
-    /// As [`Self::tokens`]; also when the host cannot read the memory.
+    /// As [`Self::tokens`]; also when the host cannot read the memory, or its states were lost.
     pub(crate) fn committed_rows(
         &self,
         request: RequestId,
@@ -175,13 +169,39 @@ impl StatePool {
         let row = self.layout.row(active, handle.index);
         let rows = self.buffers.iter().enumerate();
         rows.map(|(tensor, buffers)| {
-            let bytes = buffers.bank.row_bytes(row);
             let element = buffers.bank.element();
+            let bytes = buffers
+                .row(row)
+                .map_err(|Lost| StateError::Lost { tensor })?;
             bytes
                 .map(|bytes| RowBytes { element, bytes })
                 .ok_or(StateError::Memory { tensor, row })
         })
         .collect()
+    }
+
+    /// Makes every state that is owed, for those that are about to change banks other than through an operator.
+    ///
+    /// # Errors
+    /// States that were lost when an operator failed while it made them.
+    pub(crate) fn settle(&mut self) -> Result<(), StateError> {
+        for (tensor, buffers) in self.buffers.iter_mut().enumerate() {
+            let settled = buffers.settle();
+            settled.map_err(|Lost| StateError::Lost { tensor })?;
+        }
+        Ok(())
+    }
+
+    /// Bank rows to which a state is owed although no slot has its committed state there.
+    pub(crate) fn owed_to_nobody(&self) -> Vec<usize> {
+        let active = |(index, entry): (usize, &Entry)| match entry.slot {
+            Slot::Committed { active, .. } => Some(self.layout.row(active, index)),
+            Slot::Free | Slot::Reserved { .. } => None,
+        };
+        let active: Vec<usize> = self.entries.iter().enumerate().filter_map(active).collect();
+        let owed = self.buffers.iter().flat_map(|buffers| &buffers.owed);
+        let rows = owed.map(|state| state.row);
+        rows.filter(|row| !active.contains(row)).collect()
     }
 
     /// Checks that a handle may release its slot.
@@ -203,6 +223,11 @@ impl StatePool {
         if let Some(entry) = entry.filter(|e| e.generation == handle.generation) {
             entry.slot = Slot::Free;
             entry.generation = entry.generation.wrapping_add(1);
+            // Whoever has the slot next writes its rows anew.
+            let rows = [Bank::Zero, Bank::One].map(|bank| self.layout.row(bank, handle.index));
+            for buffers in &mut self.buffers {
+                buffers.owed.retain(|state| !rows.contains(&state.row));
+            }
         }
     }
 
@@ -303,5 +328,7 @@ fn allocate(
         }
         None => None,
     };
-    Ok(FixedBuffers { bank, checkpoints })
+    let mut buffers = FixedBuffers::new(bank, checkpoints);
+    buffers.owed.reserve(layout.slots());
+    Ok(buffers)
 }

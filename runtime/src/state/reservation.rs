@@ -1,14 +1,13 @@
 //! One step's claim on fixed state: reserved, kept prefixes chosen, prepared, published.
 
-use super::commit::Partial;
 use super::error::StateError;
 use super::handle::SlotHandle;
 use super::partial::{partial_rows, source};
 use super::pool::StatePool;
 use super::slot::{Bank, Slot};
-use crate::device::Buffer;
 use crate::ids::RequestId;
-use crate::model::spec::FixedBuffers;
+use crate::kernels::OwedState;
+use crate::model::FixedBuffers;
 use crate::txn::{Participant, ParticipantError, Permit};
 use std::num::NonZeroUsize;
 
@@ -67,8 +66,8 @@ pub(super) struct Committed {
 pub(crate) struct StateReservation<'a> {
     pub(super) pool: &'a mut StatePool,
     pub(super) rows: Vec<ReservedRow>,
-    /// Of each tensor, once the step is prepared: the rows whose state is not the one that the operator wrote.
-    pub(super) partial: Vec<Vec<Partial>>,
+    /// Of each tensor, once the step is prepared: the states that are owed once it is published.
+    owed: Vec<Vec<OwedState>>,
 }
 
 /// The fixed-state inputs of the graph, one entry per row of the batch.
@@ -104,7 +103,7 @@ impl<'a> StateReservation<'a> {
         let mut reservation = Self {
             pool,
             rows: reserved,
-            partial: Vec::new(),
+            owed: Vec::new(),
         };
         reservation.poison();
         Ok(reservation)
@@ -198,17 +197,13 @@ impl<'a> StateReservation<'a> {
 
     /// Makes unwritten memory visible: whatever the step must write and whatever it may not read is NaN, or -1 for ids.
     fn poison(&mut self) {
-        if !cfg!(debug_assertions) {
-            return;
-        }
         let captures = self.captures();
         for buffers in &mut self.pool.buffers {
-            for row in &self.rows {
-                let row = buffers.bank.row_bytes_mut(row.write);
-                let _ = row.map(|bytes| bytes.fill(POISON));
-            }
+            self.rows
+                .iter()
+                .for_each(|row| buffers.poison_row(row.write));
             if captures {
-                poison_staging(buffers);
+                buffers.poison_checkpoints(usize::MAX);
             }
         }
     }
@@ -288,30 +283,27 @@ impl Participant for StateReservation<'_> {
         let pool = &mut *self.pool;
         let partial = |tensor| partial_rows(tensor, &self.rows, in_place);
         let partial: Vec<_> = pool.tensors.iter().map(partial).collect::<Result<_, _>>()?;
-        if partial.iter().any(|rows| !rows.is_empty()) {
+        let count = partial.iter().map(Vec::len).max().unwrap_or(0);
+        let all_or_none = partial.iter().all(|rows| rows.len() == count);
+        debug_assert!(all_or_none, "a row is partial in all tensors or in none");
+        if count > 0 {
+            // Mostly nothing is owed by now: the step has read it.
+            pool.settle()?;
             let StatePool {
                 committer,
                 tensors,
                 buffers,
                 ..
             } = pool;
-            committer.prepare(tensors, (rows, &partial), buffers)?;
-            self.partial = partial;
+            self.owed = committer.prepare(tensors, (rows, &partial), buffers)?;
             self.settle_places()?;
         }
         Ok(())
     }
 
     fn publish(&mut self, _permit: &Permit) {
-        let rows = self.batch_rows();
-        let StatePool {
-            committer,
-            tensors,
-            buffers,
-            ..
-        } = &mut *self.pool;
-        if !self.partial.is_empty() {
-            committer.publish(tensors, (rows, &self.partial), buffers);
+        for (buffers, owed) in self.pool.buffers.iter_mut().zip(&mut self.owed) {
+            buffers.owed.append(owed);
         }
         for row in &self.rows {
             let before = row
@@ -452,17 +444,6 @@ fn claimed(
         branches: Vec::new(),
         winner: 0,
         kept: None,
-    }
-}
-
-/// Bytes of a NaN in every type of floats, and of -1 in every type of integers.
-const POISON: u8 = 0xFF;
-
-/// Fills the checkpoint staging of a tensor with NaN, or -1.
-pub(super) fn poison_staging(buffers: &mut FixedBuffers) {
-    let staging = buffers.checkpoints.as_mut();
-    if let Some(bytes) = staging.and_then(Buffer::as_bytes_mut) {
-        bytes.fill(POISON);
     }
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct FixedSnapshot {
     pub(crate) entries: Vec<Entry>,
     /// Whether the zero rows still read zero.
     pub(crate) zero_rows_clean: bool,
+    /// Bank rows to which a state is owed although no slot has its committed state there.
+    pub(crate) owed_to_nobody: Vec<usize>,
 }
 
 /// Blocks and tables of one paged cache.
@@ -94,6 +96,7 @@ impl StatePool {
         FixedSnapshot {
             entries: self.entries().to_vec(),
             zero_rows_clean: self.zero_rows_clean(),
+            owed_to_nobody: self.owed_to_nobody(),
         }
     }
 }

@@ -9,7 +9,8 @@ use super::phase::{Accepted, In, Prepared, Reserved, Validated};
 use crate::exec::{Capture, StepInputs};
 use crate::ids::RequestId;
 use crate::kv::{KvReservation, PagedBinding};
-use crate::model::spec::{FixedBuffers, PagedBuffers};
+use crate::model::FixedBuffers;
+use crate::model::spec::PagedBuffers;
 use crate::state::{FixedBinding, StateReservation};
 use std::num::NonZeroUsize;
 

@@ -303,11 +303,14 @@ fn append<'s, const BEFORE: usize, const FRESH: usize>(
     kept: usize,
     state: &mut [f32],
 ) {
+    // All channels move at once: what comes into one from the next is what fresh samples replace.
+    if FRESH < BEFORE {
+        state.copy_within(FRESH.., 0);
+    }
     let (state, _) = state.as_chunks_mut::<BEFORE>();
     let fresh: [&[f32]; FRESH] =
         std::array::from_fn(|index| &samples(kept - FRESH + index)[..state.len()]);
     for (channel, state) in state.iter_mut().enumerate() {
-        state.copy_within(FRESH.., 0);
         for (age, fresh) in (BEFORE - FRESH..).zip(fresh) {
             state[age] = fresh[channel];
         }

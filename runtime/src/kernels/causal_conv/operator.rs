@@ -11,12 +11,14 @@ use super::super::batch::{BankRows, Batch, Captures, CheckpointForm, Checkpoints
 use super::super::error::KernelError;
 use super::super::isa::Level;
 use super::super::node::{Axis, axes, declare, guarded};
+use super::super::owed::Ledger;
 use super::super::tensor::{Inputs, optional_output, required_output};
 use super::kernel::{Activation, MAX_WIDTH, Step, Taps, run};
+use std::sync::Arc;
 
-/// Registers `pawl::CausalConv`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CausalConv;
+/// Registers `pawl::CausalConv`, whose states a ledger may still ask for.
+#[derive(Clone, Debug)]
+pub(crate) struct CausalConv(pub(crate) Arc<Ledger>);
 
 impl Operator for CausalConv {
     type Kernel<'attr> = CausalConvKernel;
@@ -50,7 +52,7 @@ impl Operator for CausalConv {
         &self,
         context: &KernelContext<'attr>,
     ) -> ort::Result<CausalConvKernel> {
-        guarded(|| CausalConvKernel::new(context))
+        guarded(|| CausalConvKernel::new(context, Arc::clone(&self.0)))
     }
 
     fn infer_shape(&self, context: &mut ShapeInferenceContext) -> ort::Result<()> {
@@ -93,10 +95,11 @@ pub(crate) struct CausalConvKernel {
     batch: Batch,
     rows: BankRows,
     captures: Captures,
+    ledger: Arc<Ledger>,
 }
 
 impl CausalConvKernel {
-    fn new(context: &KernelContext<'_>) -> Result<Self, KernelError> {
+    fn new(context: &KernelContext<'_>, ledger: Arc<Ledger>) -> Result<Self, KernelError> {
         let form = context.get::<String>("checkpoint_form");
         let count = context.get::<i64>("checkpoint_count");
         let mut taps = Taps::default();
@@ -118,6 +121,7 @@ impl CausalConvKernel {
             batch: Batch::default(),
             rows: BankRows::default(),
             captures: Captures::default(),
+            ledger,
         })
     }
 
@@ -143,6 +147,7 @@ impl CausalConvKernel {
 
         let y = required_output(context, 0, "y", &[tokens, channels])?;
         let bank = inputs.in_place(context, (3, 1), "state")?;
+        self.ledger.settle(bank, context)?;
         let slots = self.slots(context)?;
         let step = Step {
             x,

@@ -10,6 +10,7 @@ use super::super::batch::{BankRows, Batch, Captures, CheckpointForm, Checkpoints
 use super::super::error::KernelError;
 use super::super::isa::{Isa, Level, versioned};
 use super::super::memory::Cells;
+use super::super::owed::PutOff;
 use super::super::parallel::Parallel;
 use super::super::scratch::Scratch;
 use super::chunked::{CHUNK, Dims, Work};
@@ -47,6 +48,8 @@ pub(crate) struct Step<'a> {
     /// Update form `[slots, rows, transition width]`, state form
     /// `[slots, rows, values, value_dim, key_dim]`.
     pub(crate) slots: Option<Cells<'a>>,
+    /// States that are made before they are read; no other row of the step reads one of them.
+    pub(crate) put_off: &'a PutOff,
 }
 
 /// Runs a step. A row's outputs depend on that row alone.
@@ -67,6 +70,7 @@ pub(crate) fn run(
             row: item / step.heads.values,
             head: item % step.heads.values,
         };
+        step.make_owed(at);
         if step.batch.range(at.row).len() <= SHORT {
             let mut scratch = Scratch::lend(STRIP * step.heads.key_dim);
             recur(level, step, prepared, at, scratch.floats());
@@ -99,6 +103,18 @@ impl<'a> Step<'a> {
             ),
         };
         Some((slot * self.batch.rows() + row) * width)
+    }
+
+    /// Makes the state that a head of a row reads, if that was put off.
+    fn make_owed(&self, at: At) {
+        if self.put_off.has(at.row) {
+            let len = self.heads.head_state();
+            let start = self.rows.source(at.row) * self.heads.state() + at.head * len;
+            // SAFETY: only this row of the step reads the bank row, none writes it, and this piece of work alone has the
+            // head, which it reads later.
+            let state = unsafe { self.bank.part_mut(start, len) };
+            self.put_off.make(at.row, at.head, state);
+        }
     }
 
     fn head<'p>(&self, prepared: &'p Prepared, at: At) -> Head<'p> {

@@ -11,14 +11,16 @@ use super::super::error::KernelError;
 use super::super::isa::Level;
 use super::super::memory::Cells;
 use super::super::node::{Axis, axes, declare, guarded, head_count};
+use super::super::owed::{Ledger, PutOff};
 use super::super::tensor::{Inputs, optional_output, required_output};
 use super::kernel::{Step, run};
 use super::layout::Heads;
 use super::prepare::{Inputs as TokenInputs, Prepared};
+use std::sync::Arc;
 
-/// Registers `pawl::GatedDeltaNet`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct GatedDeltaNet;
+/// Registers `pawl::GatedDeltaNet`, whose states a ledger may still ask for.
+#[derive(Clone, Debug)]
+pub(crate) struct GatedDeltaNet(pub(crate) Arc<Ledger>);
 
 impl Operator for GatedDeltaNet {
     type Kernel<'attr> = GatedDeltaNetKernel;
@@ -54,7 +56,7 @@ impl Operator for GatedDeltaNet {
         &self,
         context: &KernelContext<'attr>,
     ) -> ort::Result<GatedDeltaNetKernel> {
-        guarded(|| GatedDeltaNetKernel::new(context))
+        guarded(|| GatedDeltaNetKernel::new(context, Arc::clone(&self.0)))
     }
 
     fn infer_shape(&self, context: &mut ShapeInferenceContext) -> ort::Result<()> {
@@ -105,10 +107,12 @@ pub(crate) struct GatedDeltaNetKernel {
     batch: Batch,
     rows: BankRows,
     captures: Captures,
+    ledger: Arc<Ledger>,
+    put_off: PutOff,
 }
 
 impl GatedDeltaNetKernel {
-    fn new(context: &KernelContext<'_>) -> Result<Self, KernelError> {
+    fn new(context: &KernelContext<'_>, ledger: Arc<Ledger>) -> Result<Self, KernelError> {
         let form = context.get::<String>("checkpoint_form");
         let count = context.get::<i64>("checkpoint_count");
         Ok(Self {
@@ -119,6 +123,8 @@ impl GatedDeltaNetKernel {
             batch: Batch::default(),
             rows: BankRows::default(),
             captures: Captures::default(),
+            ledger,
+            put_off: PutOff::default(),
         })
     }
 
@@ -148,6 +154,8 @@ impl GatedDeltaNetKernel {
             &[tokens, heads.values * heads.value_dim],
         )?;
         let bank = inputs.in_place(context, (5, 1), "state")?;
+        let (rows, put_off) = (&self.rows, &mut self.put_off);
+        let debt = self.ledger.settle_before(bank, rows, put_off, context)?;
         let slots = self.slots(context, heads)?;
         let step = Step {
             level: self.level,
@@ -160,8 +168,13 @@ impl GatedDeltaNetKernel {
             captures: &self.captures,
             checkpoints: self.checkpoints,
             slots,
+            put_off: &self.put_off,
         };
-        run(&step, &mut self.prepared, context)
+        run(&step, &mut self.prepared, context)?;
+        if debt {
+            self.ledger.close(bank);
+        }
+        Ok(())
     }
 
     fn heads(&self, inputs: &Inputs<'_>) -> Result<(Heads, usize), KernelError> {

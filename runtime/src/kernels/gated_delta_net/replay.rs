@@ -10,22 +10,23 @@ use super::super::isa::{Isa, Level, versioned};
 use super::layout::{Decay, Heads};
 use std::ops::Range;
 
-/// Takes a state through the first `kept` captured transitions, with the arithmetic of the recurrence.
+/// Takes the states of some heads, from `first` on, through the first `kept` captured transitions, with the arithmetic of
+/// the recurrence.
 ///
-/// `state` is `[values, value_dim, key_dim]`; `transitions(t)` is the captured transition of local token `t`, laid out as
-/// [`Heads::transition_of`] says. State is read and written once, however many transitions there are, and where it is:
+/// `state` is `[some of the values, value_dim, key_dim]`; `transitions(t)` is the captured transition of local token `t`, laid
+/// out as [`Heads::transition_of`] says. State is read and written once, however many transitions there are, and where it is:
 /// it is what there is most of, and a second place for it would have to be fetched to be written.
 pub(crate) fn replay<'s>(
     (heads, decay): (Heads, Decay),
     transitions: impl Fn(usize) -> &'s [f32],
     kept: usize,
-    state: &mut [f32],
+    (first, state): (usize, &mut [f32]),
 ) {
     let level = Level::best();
     let layout = heads.transition_of(decay);
     let len = heads.head_state();
     let mut steps = Vec::with_capacity(kept);
-    for (head, state) in state.chunks_exact_mut(len).enumerate() {
+    for (head, state) in (first..).zip(state.chunks_exact_mut(len)) {
         steps.clear();
         steps.extend((0..kept).map(|t| {
             let transition = transitions(t);

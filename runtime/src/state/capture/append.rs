@@ -1,8 +1,8 @@
 //! Transitions of a convolution: the input value of every channel. The state is the samples that are looked back on, so
 //! that replaying moves values and computes none.
 
-use super::{Transitions, row_elements, wrong_row};
-use crate::kernels::replay_conv;
+use super::{row_elements, wrong_row};
+use crate::kernels::Replay;
 use crate::model::spec::FixedSpec;
 use crate::state::PoolError;
 
@@ -26,12 +26,8 @@ impl Append {
         self.channels
     }
 
-    pub(super) fn row(self) -> usize {
-        self.channels * self.history
-    }
-
-    pub(super) fn replay(self, transitions: &Transitions<'_>, state: &mut [f32]) {
-        let sample = |t| transitions.of(t);
-        replay_conv(self.channels, sample, transitions.count(), state);
+    pub(super) fn replay(self) -> Replay {
+        let Self { channels, history } = self;
+        Replay::Append { channels, history }
     }
 }

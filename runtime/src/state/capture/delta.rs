@@ -1,7 +1,7 @@
 //! Transitions of Gated DeltaNet: decay, key and delta of a token, applied with the arithmetic of the operator.
 
-use super::{Transitions, row_elements, wrong, wrong_row};
-use crate::kernels::{Decay, Heads, replay_delta};
+use super::{row_elements, wrong, wrong_row};
+use crate::kernels::{Decay, Heads, Replay};
 use crate::model::spec::FixedSpec;
 use crate::state::PoolError;
 use genai_config_schema::StateDecay;
@@ -45,13 +45,7 @@ impl Delta {
         self.heads.transition_of(self.decay).width()
     }
 
-    pub(super) fn row(self) -> usize {
-        self.heads.state()
-    }
-
-    pub(super) fn replay(self, transitions: &Transitions<'_>, state: &mut [f32]) {
-        let transition = |t| transitions.of(t);
-        let kind = (self.heads, self.decay);
-        replay_delta(kind, transition, transitions.count(), state);
+    pub(super) fn replay(self) -> Replay {
+        Replay::Delta(self.heads, self.decay)
     }
 }

@@ -13,8 +13,8 @@ mod dense;
 mod history;
 
 use super::error::PoolError;
-use super::layout::SeriesLayout;
 use super::select::Source;
+use crate::kernels::Replay;
 use crate::model::spec::{CheckpointSpec, FixedSpec};
 use append::Append;
 use delta::Delta;
@@ -89,64 +89,13 @@ impl CaptureKind {
         }
     }
 
-    /// Whether [`Self::replay`] can take a state through these transitions: never for a kind that is copied.
-    pub(super) fn fits(self, transitions: &Transitions<'_>, state: &[f32]) -> bool {
-        let row = match self {
-            Self::Append(kind) => kind.row(),
-            Self::Delta(kind) => kind.row(),
-            Self::Dense(_) | Self::History(_) => return false,
-        };
-        state.len() == row && transitions.are_there(self.width())
-    }
-
-    /// Takes the state before the step through transitions, where it is. What does not fit changes nothing.
-    pub(super) fn replay(self, transitions: &Transitions<'_>, state: &mut [f32]) {
-        if !self.fits(transitions, state) {
-            return;
-        }
+    /// What a transition does to a state; `None` for a kind that is copied.
+    pub(super) fn replay(self) -> Option<Replay> {
         match self {
-            Self::Append(kind) => kind.replay(transitions, state),
-            Self::Delta(kind) => kind.replay(transitions, state),
-            Self::Dense(_) | Self::History(_) => {}
+            Self::Append(kind) => Some(kind.replay()),
+            Self::Delta(kind) => Some(kind.replay()),
+            Self::Dense(_) | Self::History(_) => None,
         }
-    }
-}
-
-/// The transitions of one row of a step that are replayed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Transitions<'s> {
-    staging: &'s [f32],
-    series: SeriesLayout,
-    row: usize,
-    kept: usize,
-}
-
-impl<'s> Transitions<'s> {
-    /// The first `kept` of a row, from a checkpoint output.
-    pub(super) fn new(staging: &'s [f32], series: SeriesLayout, row: usize, kept: usize) -> Self {
-        Self {
-            staging,
-            series,
-            row,
-            kept,
-        }
-    }
-
-    /// How many.
-    fn count(&self) -> usize {
-        self.kept
-    }
-
-    /// The transition of local token `t`; empty for one that is not there.
-    fn of(&self, t: usize) -> &'s [f32] {
-        let elements = self.series.elements(t, self.row);
-        let slot = elements.and_then(|elements| self.staging.get(elements));
-        slot.unwrap_or_default()
-    }
-
-    /// Whether there is any, and all have so many elements.
-    fn are_there(&self, width: usize) -> bool {
-        self.kept > 0 && (0..self.kept).all(|t| self.of(t).len() == width)
     }
 }
 

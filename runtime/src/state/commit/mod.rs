@@ -2,8 +2,8 @@
 //!
 //! What is made of what is decided before ([`super::select`], [`CaptureKind::take`](super::capture::CaptureKind)); here
 //! it is done. Graphs on the device, where the host cannot touch the memory, may fail, so they run while the step is
-//! prepared and write inactive rows. The host cannot fail once it has checked: it makes a state when the step is published,
-//! over the one before.
+//! prepared and write inactive rows. What the host has checked cannot fail: such a state is owed once the step is published,
+//! and made over the one before by whoever reads it first.
 
 pub(super) mod host;
 mod trial;
@@ -13,17 +13,18 @@ use super::error::{PoolError, StateError};
 use super::pool::Tensor;
 use crate::device::Device;
 use crate::exec::{CommitGraphs, CommitRows};
-use crate::model::spec::{FixedBuffers, FixedSpec, StateSpec};
+use crate::kernels::OwedState;
+use crate::model::FixedBuffers;
+use crate::model::spec::{FixedSpec, StateSpec};
 use genai_config_schema::StateLayout;
-use std::num::NonZeroUsize;
 
 pub(crate) use trial::trial;
 
 /// Who commits.
 #[derive(Debug)]
 pub(crate) enum Committer {
-    /// The host, over memory that it can reach, with so many threads at most.
-    Host(NonZeroUsize),
+    /// Whoever reads them first, in memory that the host can reach.
+    Host,
     /// Graphs, on the device that holds the memory.
     Graphs(CommitGraphs),
 }
@@ -71,22 +72,16 @@ impl Committer {
                 return Err(wrong(spec, "state_layout", "bank", "rows"));
             }
         }
-        Ok(Self::Host(NonZeroUsize::MIN))
+        Ok(Self::Host)
     }
 
-    /// Lets the host use so many threads.
-    pub(super) fn share(&mut self, threads: NonZeroUsize) {
-        if let Self::Host(most) = self {
-            *most = threads;
-        }
-    }
-
-    /// Whether states are made where they were before the step, when it is published.
+    /// Whether states are made where they were before the step, once it is published.
     pub(super) fn is_in_place(&self) -> bool {
-        matches!(self, Self::Host(_))
+        matches!(self, Self::Host)
     }
 
     /// Does what may fail for some rows of a step of `step_rows` rows: of each tensor the rows that `rows` lists for it.
+    /// Returns what is owed of each once the step is published; nothing where graphs have made it.
     ///
     /// # Errors
     /// Memory that is not what the specification says, and the failure of a graph.
@@ -95,9 +90,9 @@ impl Committer {
         tensors: &[Tensor],
         (step_rows, rows): (usize, &[Vec<Partial>]),
         buffers: &mut [FixedBuffers],
-    ) -> Result<(), StateError> {
+    ) -> Result<Vec<Vec<OwedState>>, StateError> {
         let graphs = match self {
-            Self::Host(_) => return host::check(tensors, (step_rows, rows), buffers),
+            Self::Host => return host::owed(tensors, (step_rows, rows), buffers),
             Self::Graphs(graphs) => graphs,
         };
         let each = tensors.iter().zip(rows).zip(buffers).enumerate();
@@ -111,19 +106,7 @@ impl Committer {
                     source,
                 })?;
         }
-        Ok(())
-    }
-
-    /// Makes the states that were prepared, if they are not there yet.
-    pub(super) fn publish(
-        &self,
-        tensors: &[Tensor],
-        rows: (usize, &[Vec<Partial>]),
-        buffers: &mut [FixedBuffers],
-    ) {
-        if let Self::Host(threads) = self {
-            host::make(tensors, rows, buffers, *threads);
-        }
+        Ok(Vec::new())
     }
 }
 

@@ -3,11 +3,11 @@
 use super::{Committer, Partial, listed};
 use crate::device::{Buffer, DeviceError, ElementType};
 use crate::exec::{CommitGraphs, CommitTask};
-use crate::model::spec::{FixedBuffers, FixedSpec};
+use crate::model::spec::FixedSpec;
+use crate::model::{FixedBuffers, Lost};
 use crate::state::capture::{CaptureKind, Take};
 use crate::state::pool::Tensor;
 use genai_config_schema::{StateLayout, StateOperator};
-use std::num::NonZeroUsize;
 
 /// How far an element may be off where the order of sums is another one.
 const ROUNDING: f32 = 1e-5;
@@ -125,10 +125,9 @@ impl Numbers {
                 (start, rest) = (start + count * extent, others);
             }
         }
-        Ok(FixedBuffers {
-            bank: store(spec.element, &self.bank, &spec.row_shape)?,
-            checkpoints: Some(store(spec.element, &staging, &[count * width])?),
-        })
+        let bank = store(spec.element, &self.bank, &spec.row_shape)?;
+        let checkpoints = store(spec.element, &staging, &[count * width])?;
+        Ok(FixedBuffers::new(bank, Some(checkpoints)))
     }
 
     /// The bank with the states before the step where those after it are made.
@@ -157,20 +156,20 @@ impl Numbers {
         let store = |values: &[f32], row: &[usize]| {
             store(spec.element, values, row).map_err(|error| error.to_string())
         };
-        let mut buffers = [FixedBuffers {
-            bank: store(&self.before(rows), &spec.row_shape)?,
-            checkpoints: Some(store(&staging, &[width])?),
-        }];
+        let bank = store(&self.before(rows), &spec.row_shape)?;
+        let mut buffers = [FixedBuffers::new(bank, Some(store(&staging, &[width])?))];
         let tensors = [Tensor {
             spec,
             kind: Some(kind),
         }];
-        let (mut host, rows) = (Committer::Host(NonZeroUsize::MIN), [rows.to_vec()]);
-        host.prepare(&tensors, (count, &rows), &mut buffers)
+        let (mut host, rows) = (Committer::Host, [rows.to_vec()]);
+        let owed = host
+            .prepare(&tensors, (count, &rows), &mut buffers)
             .map_err(|error| error.to_string())?;
-        host.publish(&tensors, (count, &rows), &mut buffers);
-        let [FixedBuffers { bank, .. }] = &buffers;
-        Ok(bank.as_f32().unwrap_or_default().to_vec())
+        let [buffers] = &mut buffers;
+        buffers.owed.extend(owed.into_iter().flatten());
+        buffers.settle().map_err(|Lost| "lost".to_owned())?;
+        Ok(buffers.bank.as_f32().unwrap_or_default().to_vec())
     }
 }
 

@@ -1,19 +1,18 @@
 //! What a kept prefix restores on the host, against fixed vectors of known results and equations in double precision.
 
 use crate::device::{Buffer, ElementType};
-use crate::model::spec::{FixedBuffers, FixedSpec};
+use crate::model::FixedBuffers;
+use crate::model::spec::FixedSpec;
 use crate::model::test_specs::{conv, delta, per_key, series, tensor};
 use crate::state::StateError;
-use crate::state::capture::{CaptureKind, Take, Transitions};
-use crate::state::commit::host::{check, make_on};
+use crate::state::capture::{CaptureKind, Take};
+use crate::state::commit::host::owed;
 use crate::state::commit::{Committer, Partial};
-use crate::state::layout::SeriesLayout;
 use crate::state::pool::Tensor;
 use crate::state::select::Source;
 use crate::state::test_vectors::{AFTER, AFTER_PER_KEY, BEFORE, DECAYS, DELTAS, KEY_DECAYS, KEYS};
 use genai_config_schema::{CheckpointAlignment, StateOperator};
 use proptest::prelude::*;
-use std::num::NonZeroUsize;
 
 /// Three transitions: decay `[2]`, key `[1, 2]`, delta `[2, 2]`.
 const TRANSITIONS: [[f32; 8]; 3] = [
@@ -39,10 +38,7 @@ fn buffers(spec: &FixedSpec, before: &[f32], slots: &[&[f32]]) -> FixedBuffers {
     for (index, slot) in slots.iter().enumerate() {
         staging.write_row_f32(index, slot).unwrap();
     }
-    FixedBuffers {
-        bank,
-        checkpoints: Some(staging),
-    }
+    FixedBuffers::new(bank, Some(staging))
 }
 
 fn commit(
@@ -63,11 +59,14 @@ fn commit(
     let (tensors, rows) = ([tensor], [vec![partial]]);
     let before = buffers.bank.as_bytes().unwrap().to_vec();
     let all = std::slice::from_mut(buffers);
-    let mut host = Committer::Host(NonZeroUsize::MIN);
-    let prepared = host.prepare(&tensors, (1, &rows), all);
+    let prepared = Committer::Host.prepare(&tensors, (1, &rows), all);
     assert!(all[0].bank.as_bytes().unwrap() == before, "{partial:?}");
-    prepared?;
-    host.publish(&tensors, (1, &rows), all);
+    buffers.owed = prepared?.remove(0);
+    let seen = buffers.row(1).unwrap().unwrap().into_owned();
+    assert!(buffers.bank.as_bytes().unwrap() == before, "{partial:?}");
+    buffers.settle().unwrap();
+    assert!(buffers.owed.is_empty());
+    assert_eq!(buffers.bank.row_bytes(1).unwrap(), seen, "{partial:?}");
     assert!(buffers.bank.row_f32(0).unwrap().iter().all(|x| x.is_nan()));
     Ok(buffers.bank.row_f32(1).unwrap().to_vec())
 }
@@ -181,20 +180,21 @@ fn memory_of_other_extents_is_refused() {
 #[test]
 fn two_rows_are_not_made_in_one_place() {
     let spec = conv([2, 3], 3);
-    let mut all = [noisy(&spec, 2)];
+    let (before, slots) = ([4.0; 6], [&[1.0, 2.0][..], &[3.0, 4.0][..]]);
+    let all = [buffers(&spec, &before, &slots)];
     let tensors = [Tensor {
         kind: Some(kind(&spec)),
         spec,
     }];
     let row = |batch| Partial {
         batch,
-        read: 3,
-        write: 3,
+        read: 1,
+        write: 1,
         take: Take::Replay(1),
     };
-    let refused = check(&tensors, (2, &[vec![row(0), row(1)]]), &mut all);
+    let refused = owed(&tensors, (2, &[vec![row(0), row(1)]]), &all);
     assert_eq!(refused, Err(StateError::Memory { tensor: 0, row: 1 }));
-    check(&tensors, (2, &[vec![row(1)]]), &mut all).unwrap();
+    owed(&tensors, (2, &[vec![row(1)]]), &all).unwrap();
 }
 
 #[test]
@@ -202,83 +202,7 @@ fn what_is_copied_is_not_replayed() {
     let dense = kind(&series(conv([2, 1], 3), CheckpointAlignment::Left));
     let history = kind(&tensor(StateOperator::TokenHistory, &[2], 3));
     for kind in [dense, history] {
-        let series = SeriesLayout::new(1, 1, 2);
-        let (transitions, mut state) = (Transitions::new(&[1.0; 2], series, 0, 1), [0.0; 2]);
-        assert!(!kind.fits(&transitions, &state));
-        kind.replay(&transitions, &mut state);
-        assert_eq!(state, [0.0; 2]);
-        assert!(!matches!(
-            kind,
-            CaptureKind::Append(_) | CaptureKind::Delta(_)
-        ));
-    }
-}
-
-/// Rows of several tensors and both kinds.
-#[test]
-fn threads_change_nothing() {
-    const ROWS: usize = 4;
-    let some = || {
-        [
-            delta(4, [8, 48, 40], 3),
-            conv([1024, 3], 3),
-            delta(2, [8, 40, 96], 3),
-        ]
-    };
-    let specs: Vec<FixedSpec> = (0..2).flat_map(|_| some()).collect();
-    let commit = |threads: usize| {
-        let mut all: Vec<FixedBuffers> = specs.iter().map(|spec| noisy(spec, ROWS)).collect();
-        let tensors: Vec<Tensor> = specs
-            .iter()
-            .map(|spec| Tensor {
-                spec: spec.clone(),
-                kind: Some(kind(spec)),
-            })
-            .collect();
-        let row = |batch: usize| Partial {
-            batch,
-            read: ROWS + batch,
-            write: ROWS + batch,
-            take: Take::Replay(batch % 3 + 1),
-        };
-        let rows: Vec<Vec<Partial>> = specs.iter().map(|_| (0..ROWS).map(row).collect()).collect();
-        let threads = NonZeroUsize::new(threads).unwrap();
-        check(&tensors, (ROWS, &rows), &mut all).unwrap();
-        make_on(threads, &tensors, (ROWS, &rows), &mut all);
-        let bytes = all
-            .iter()
-            .map(|buffers| buffers.bank.as_bytes().unwrap().to_vec());
-        bytes.collect::<Vec<_>>()
-    };
-    let alone = commit(1);
-    assert!(commit(3) == alone);
-    assert!(commit(2) == alone);
-    for (spec, after) in specs.iter().zip(&alone) {
-        let before = noisy(spec, ROWS);
-        let row = before.bank.as_bytes().unwrap().len() / (2 * ROWS);
-        let rows = before.bank.as_bytes().unwrap().chunks(row);
-        for (index, (before, after)) in rows.zip(after.chunks(row)).enumerate() {
-            assert_eq!(before == after, index < ROWS, "bank row {index}");
-        }
-    }
-}
-
-/// A bank of `2 * rows` rows and the slots of a step of so many, without a hole.
-fn noisy(spec: &FixedSpec, rows: usize) -> FixedBuffers {
-    let checkpoints = spec.checkpoints.as_ref().unwrap();
-    let shapes = [
-        [&[2 * rows], spec.row_shape.as_slice()].concat(),
-        vec![checkpoints.count, rows, checkpoints.width],
-    ];
-    let [bank, staging] = shapes.map(|shape| {
-        let mut buffer = Buffer::host(ElementType::F32, &shape).unwrap();
-        let values = buffer.as_f32_mut().unwrap().iter_mut().enumerate();
-        values.for_each(|(at, value)| *value = ((at * 37 + shape.len()) % 1009) as f32 / 1009.0);
-        buffer
-    });
-    FixedBuffers {
-        bank,
-        checkpoints: Some(staging),
+        assert_eq!(kind.replay(), None);
     }
 }
 

@@ -8,8 +8,9 @@ use crate::exec::StepInputs;
 use crate::exec::commit::tests::commit_graphs;
 use crate::ids::RequestId;
 use crate::kv::KvPool;
+use crate::model::FixedBuffers;
 use crate::model::spec::{
-    CheckpointSpec, FixedBuffers, FixedSpec, PagedBuffers, PagedNames, PagedSpec, StateSpec,
+    CheckpointSpec, FixedSpec, PagedBuffers, PagedNames, PagedSpec, StateSpec,
 };
 use crate::state::{RowBytes, StatePool, audit::audit};
 use crate::txn::{Composite, Keep, Reserved, Step};
@@ -221,6 +222,10 @@ pub(crate) fn run(step: &mut Step<'_, Reserved>, form: Form, tokens: &[Vec<u32>]
     let mut inputs = StepInputs::default();
     step.fill(&mut inputs);
     let mut histories = Vec::new();
+    // As operators do before they read.
+    for buffers in step.buffers().fixed {
+        buffers.settle().unwrap();
+    }
     for (row, tokens) in tokens.iter().enumerate() {
         let buffers = step.buffers();
         if !buffers.fixed.is_empty() {

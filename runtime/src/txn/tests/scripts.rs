@@ -285,7 +285,12 @@ impl Script {
             assert_eq!(head, self.head.then(expected), "head of {request}");
             let element = ElementType::F32;
             let rows = image.fixed.iter();
-            let rows: Vec<_> = rows.map(|bytes| RowBytes { element, bytes }).collect();
+            let rows: Vec<_> = rows
+                .map(|bytes| RowBytes {
+                    element,
+                    bytes: bytes.into(),
+                })
+                .collect();
             if self.fixed {
                 assert_rows(&rows, &known.tokens);
             }

@@ -8,6 +8,7 @@ mod copy;
 mod engine;
 mod graphs;
 mod ngram;
+mod owed;
 mod run;
 mod state;
 mod step;
@@ -68,7 +69,8 @@ fn all() -> impl Iterator<Item = &'static Mistake> {
     let tables = [
         state::SELECTION,
         state::BANKS,
-        state::SHARING,
+        state::REPLAYS,
+        owed::OWED,
         step::CACHE,
         step::BRANCHES,
         step::TRANSACTION,

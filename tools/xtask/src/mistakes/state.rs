@@ -9,7 +9,6 @@ const COMMIT: &str = "runtime/src/state/commit/host.rs";
 const POOL: &str = "runtime/src/state/pool.rs";
 const LAYOUT: &str = "runtime/src/state/layout.rs";
 const IMAGE: &str = "runtime/src/state/image.rs";
-const PARALLEL: &str = "runtime/src/kernels/parallel.rs";
 const REPLAY: &str = "runtime/src/kernels/gated_delta_net/replay.rs";
 
 const SAME_PATH: &str =
@@ -175,16 +174,6 @@ pub(super) const BANKS: &[Mistake] = &[
         test: unit("txn::tests::trees::a_fresh_request_may_branch"),
     },
     Mistake {
-        name: "made-before-it-is-published",
-        file: "runtime/src/state/commit/mod.rs",
-        text: "Self::Host(_) => return host::check(tensors, (step_rows, rows), buffers),",
-        replacement: "Self::Host(threads) => {
-                host::make(tensors, (step_rows, rows), buffers, *threads);
-                return Ok(());
-            }",
-        test: unit("txn::tests::phases::leaving_after_prepare_restores_everything"),
-    },
-    Mistake {
         name: "zero-row-overwritten",
         file: RESERVATION,
         text: "write: pool.layout.row(next, handle.index),",
@@ -241,9 +230,9 @@ pub(super) const BANKS: &[Mistake] = &[
     },
     Mistake {
         name: "nothing-poisoned",
-        file: RESERVATION,
-        text: "if !cfg!(debug_assertions) {",
-        replacement: "if cfg!(debug_assertions) {",
+        file: "runtime/src/model/fixed_buffers.rs",
+        text: "        if cfg!(debug_assertions) {",
+        replacement: "        if !cfg!(debug_assertions) {",
         test: unit("txn::tests::phases::an_unwritten_final_state_shows_as_nan"),
     },
     Mistake {
@@ -259,48 +248,8 @@ pub(super) const BANKS: &[Mistake] = &[
     },
 ];
 
-/// The work of the host, shared among threads.
-pub(super) const SHARING: &[Mistake] = &[
-    Mistake {
-        name: "last-piece-left-out",
-        file: PARALLEL,
-        text: ".take_while(|item| *item < items);",
-        replacement: ".take_while(|item| *item + 1 < items);",
-        test: unit("kernels::parallel::tests::every_piece_runs_once"),
-    },
-    Mistake {
-        name: "first-piece-of-every-thread-left-out",
-        file: PARALLEL,
-        text: ".take_while(|item| *item < items);",
-        replacement: ".take_while(|item| *item < items)
-                .skip(1);",
-        test: unit("state::tests::replay::threads_change_nothing"),
-    },
-    Mistake {
-        name: "panic-on-a-thread-unnoticed",
-        file: PARALLEL,
-        text: "            if catch_unwind(AssertUnwindSafe(|| items.for_each(work))).is_err() {
-                panicked.store(true, Ordering::Relaxed);
-            }
-        };",
-        replacement: "            let _ = catch_unwind(AssertUnwindSafe(|| items.for_each(work)));
-        };",
-        test: unit("kernels::parallel::tests::a_panic_on_a_thread_of_its_own_becomes_an_error"),
-    },
-    Mistake {
-        name: "memory-that-does-not-fit-passes",
-        file: COMMIT,
-        text: "*fits = work.fits();",
-        replacement: "*fits = work.fits() || true;",
-        test: unit("state::tests::replay::memory_of_other_extents_is_refused"),
-    },
-    Mistake {
-        name: "rows-lent-in-the-order-of-the-step",
-        file: COMMIT,
-        text: "ordered.sort_by_key(|(_, row)| row.write);",
-        replacement: "ordered.sort_by_key(|(_, row)| row.batch);",
-        test: unit(SCRIPTS),
-    },
+/// States as kernels replay them.
+pub(super) const REPLAYS: &[Mistake] = &[
     Mistake {
         name: "earliest-samples-appended",
         file: "runtime/src/kernels/causal_conv/kernel.rs",
@@ -339,13 +288,6 @@ pub(super) const SHARING: &[Mistake] = &[
         text: "(first - first % ROWS, rest)",
         replacement: "(first % ROWS - first % ROWS, rest)",
         test: unit(SAME_PATH),
-    },
-    Mistake {
-        name: "panic-while-publishing-passed-over",
-        file: COMMIT,
-        text: "        std::panic::resume_unwind(Box::new(error.to_string()));",
-        replacement: "        let _ = error;",
-        test: unit("state::commit::host::tests::work_that_panics_on_any_thread_is_not_passed_over"),
     },
     Mistake {
         name: "columns-beyond-whole-vectors-left-out",

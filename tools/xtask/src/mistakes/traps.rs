@@ -157,10 +157,7 @@ const UNWRITTEN: &[(&str, Guard)] = &[
     ),
     (
         "a piece of work that no thread does",
-        Caught(&[
-            "last-piece-left-out",
-            "first-piece-of-every-thread-left-out",
-        ]),
+        Caught(&["last-part-not-made"]),
     ),
     (
         "a tail that is stale, or was not copied to where it is read",

@@ -1,5 +1,7 @@
 //! A node, the data it is run on, and what it must give.
 
+#![allow(unsafe_code)]
+
 use proptest::prelude::*;
 
 use super::super::kernel::{Step, run};
@@ -9,6 +11,7 @@ use super::super::reference;
 use crate::kernels::batch::{BankRows, Batch, Captures, Checkpoints};
 use crate::kernels::isa::Level;
 use crate::kernels::memory::Cells;
+use crate::kernels::owed::{Collected, Ledger, OwedState, PutOff};
 use crate::kernels::parallel::Parallel;
 use crate::kernels::testing::one_node::{Attr, Feed, Found, OneNode, floats, ints};
 use crate::kernels::testing::{Random, Rows, SERIAL, assert_close, cumulative};
@@ -104,6 +107,17 @@ impl Case {
 
     /// Runs the kernel without ONNX Runtime: outputs, bank, slots.
     pub(super) fn run_kernel(&self, level: Level, threads: &dyn Parallel) -> [Vec<f32>; 3] {
+        let slots = vec![f32::NAN; self.slots * self.rows.lengths.len() * self.slot_len()];
+        self.run_owing((&[], slots), level, threads)
+    }
+
+    /// As [`Case::run_kernel`], where states of the bank are owed that are made of what the memory of the slots holds.
+    pub(super) fn run_owing(
+        &self,
+        (owed, mut slots): (&[OwedState], Vec<f32>),
+        level: Level,
+        threads: &dyn Parallel,
+    ) -> [Vec<f32>; 3] {
         let rows = &self.rows;
         let checkpoints = Checkpoints::parse(Some(self.form), Some(self.slots as i64)).unwrap();
         let (mut batch, mut banks, mut captures) =
@@ -117,8 +131,17 @@ impl Case {
             .unwrap();
         let mut output = vec![f32::NAN; rows.tokens() * self.heads.values * self.heads.value_dim];
         let mut bank = self.bank.clone();
-        let mut slots = vec![f32::NAN; self.slots * rows.lengths.len() * self.slot_len()];
+        let (cells, ledger) = (Cells::new(&mut bank), Ledger::default());
+        let memory = (slots.as_mut_ptr(), slots.len());
+        if !owed.is_empty() {
+            // SAFETY: the slots outlive the run, and are reached through this pointer alone.
+            unsafe { ledger.owe((cells.as_ptr(), self.heads.state()), memory, owed.to_vec()) };
+        }
+        let mut put_off = PutOff::default();
+        let debt = ledger.settle_before(cells, &banks, &mut put_off, threads);
+        let debt = debt.unwrap();
         let step = Step {
+            put_off: &put_off,
             level,
             heads: self.heads,
             inputs: Inputs {
@@ -130,13 +153,22 @@ impl Case {
             },
             batch: &batch,
             rows: &banks,
-            bank: Cells::new(&mut bank),
+            bank: cells,
             output: Cells::new(&mut output),
             captures: &captures,
             checkpoints,
-            slots: captures.any().then(|| Cells::new(&mut slots)),
+            // SAFETY: as above.
+            slots: captures
+                .any()
+                .then(|| unsafe { Cells::from_raw(memory.0, memory.1) }),
         };
         run(&step, &mut Prepared::default(), threads).unwrap();
+        assert_eq!(debt, !owed.is_empty());
+        if debt {
+            let address = cells.as_ptr();
+            ledger.close(cells);
+            assert_eq!(ledger.collect(address), Collected::Made);
+        }
         [output, bank, slots]
     }
 

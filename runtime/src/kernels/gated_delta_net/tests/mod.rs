@@ -6,6 +6,7 @@
 )]
 
 mod case;
+mod owed;
 mod refusals;
 
 use proptest::prelude::*;
@@ -140,7 +141,7 @@ proptest! {
                 }
                 let mut replayed = case.rows.source(&case.bank, row).to_vec();
                 let transitions = |t| case.slot(&slots, row, t);
-                replay((case.heads, Decay::PerHead), transitions, t + 1, &mut replayed);
+                replay((case.heads, Decay::PerHead), transitions, t + 1, (0, &mut replayed));
                 if case.rows.lengths[row] <= 16 {
                     assert_same("replayed", &replayed, &expected);
                 } else {
@@ -189,7 +190,7 @@ fn replay_applies_transitions_in_order() {
     ] {
         let mut state = [4.0; 8];
         let kind = (heads, Decay::PerHead);
-        replay(kind, |t| transitions[t], kept, &mut state);
+        replay(kind, |t| transitions[t], kept, (0, &mut state));
         assert_eq!(state, expected, "{kept} kept");
     }
 }

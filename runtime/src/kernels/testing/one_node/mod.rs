@@ -121,7 +121,7 @@ impl OneNode {
     /// Opens the graph with Pawl's operators.
     pub(crate) fn open(&self, feeds: &[Feed]) -> ort::Result<Session> {
         environment()?;
-        self.open_with(crate::kernels::domain()?, feeds)
+        self.open_with(crate::kernels::Operators::new()?.domain, feeds)
     }
 
     fn open_with(&self, domain: OperatorDomain, feeds: &[Feed]) -> ort::Result<Session> {
