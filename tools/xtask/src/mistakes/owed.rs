@@ -91,8 +91,8 @@ pub(super) const OWED: &[Mistake] = &[
         name: "transitions-of-another-head",
         file: OWED_STATES,
         text: "replay_delta((heads, decay), transition, kept, (part, state));",
-        replacement: "replay_delta((heads, decay), transition, kept, (0 * part, state));",
-        test: unit("kernels::gated_delta_net::tests::checkpoints_are_the_states_of_shorter_rows"),
+        replacement: "replay_delta((heads, decay), transition, kept, (part.min(0), state));",
+        test: unit("state::tests::replay::heads_share_keys_and_have_extents_of_their_own"),
     },
     Mistake {
         name: "last-part-not-made",

@@ -263,7 +263,8 @@ const SILENT: &[(&str, Guard)] = &[
         "a state that could not be made passes for one that was",
         Caught(&[
             "memory-that-does-not-fit-passes",
-            "panic-on-a-thread-unnoticed",
+            "lost-states-taken-for-made",
+            "lost-states-run-on",
             "dropped-but-not-discarded",
         ]),
     ),
