@@ -390,6 +390,12 @@ impl Bench {
         events.into_iter().flatten().collect()
     }
 
+    /// Where a request is told, for whoever looks while a step runs.
+    pub(super) fn receiver(&self, id: RequestId) -> async_channel::Receiver<Event> {
+        let found = self.requests.iter().find(|(request, ..)| *request == id);
+        found.unwrap().2.clone()
+    }
+
     /// Steps until no request is left.
     pub(super) fn drain(&mut self) {
         while !self.core.requests.is_empty() {

@@ -85,6 +85,17 @@ pub(super) const ACCEPTANCE: &[Mistake] = &[
         test: unit(FAILURES),
     },
     Mistake {
+        name: "totals-shown-after-the-end-is-told",
+        file: "runtime/src/engine/step.rs",
+        text: "        self.show_totals();
+        self.deliver(&plan, delivered);
+",
+        replacement: "        self.deliver(&plan, delivered);
+        self.show_totals();
+",
+        test: unit("engine::tests::ends::totals_are_shown_before_the_end_is_told"),
+    },
+    Mistake {
         name: "the-first-failure-ends-everything",
         file: "runtime/src/engine/worker.rs",
         text: "const MAX_FAILURES: usize = 3;",
