@@ -32,8 +32,10 @@ pub(in crate::engine) struct Sources {
 struct Agreement {
     compared: usize,
     agreed: usize,
-    /// Times in a row that it was asked for drafts and none could be drawn.
+    /// Times that it was asked for drafts and none could be drawn, until it drafts for the first time.
     silent: usize,
+    /// Whether it ever drafted: where it does not later, that lies with the request.
+    spoke: bool,
 }
 
 impl Agreement {
@@ -69,8 +71,9 @@ impl Agreement {
 
     /// Counts a time that it was asked for drafts.
     fn asked(&mut self, drafted: bool) -> Option<String> {
-        self.silent = if drafted { 0 } else { self.silent + 1 };
-        (self.silent >= Self::SILENT).then(|| {
+        self.spoke |= drafted;
+        self.silent += usize::from(!drafted);
+        (!self.spoke && self.silent >= Self::SILENT).then(|| {
             format!(
                 "no draft could be drawn from its logits {} times in a row; they may not be finite numbers",
                 self.silent
@@ -197,9 +200,10 @@ impl Sources {
         self.agreement.is_open()
     }
 
-    /// Learns what became of one request's drafts in a published step.
+    /// Learns what became of one request's drafts in a published step. Where nothing could be drawn, nothing was compared.
     pub(in crate::engine) fn learn(&mut self, told: &Delivered) {
-        let Some(arm) = told.arm.filter(|arm| arm.source.heads()) else {
+        let of_head = told.arm.filter(|arm| arm.source.heads());
+        let Some(arm) = of_head.filter(|_| told.told.is_ok()) else {
             return;
         };
         // A head tells how sure it is of the drafts of a chain; what is there without was added by a lookup.
@@ -268,4 +272,22 @@ fn tidy(row: &mut Decided, active: Option<&Active>, vocab: usize) {
     row.proposal.source = row.choice.source.filter(|_| !row.proposal.tree.is_empty());
     row.proposal.arm = row.choice.arm;
     row.proposal.why = Some(row.choice.why);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_that_has_drafted_is_not_taken_for_silent() {
+        let silent = |agreement: &mut Agreement| {
+            let asked = (0..2 * Agreement::SILENT).filter_map(|_| agreement.asked(false));
+            asked.count()
+        };
+        let mut never = Agreement::default();
+        assert!(silent(&mut never) > 0);
+        let mut once = Agreement::default();
+        assert_eq!(once.asked(true), None);
+        assert_eq!(silent(&mut once), 0);
+    }
 }

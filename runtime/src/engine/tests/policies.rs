@@ -6,7 +6,9 @@ use crate::engine::EngineOptions;
 use crate::engine::draft::Measured;
 use crate::request::Request;
 use crate::sample::SamplingParams;
-use crate::speculate::{DraftPolicy, DraftSource, DraftTree, Speculation, SpeculationStats};
+use crate::speculate::{
+    DraftPolicy, DraftSource, DraftTree, Source, Speculation, SpeculationStats,
+};
 use crate::txn::tests::fixture::Form;
 use std::error::Error;
 use std::sync::Arc;
@@ -257,6 +259,32 @@ fn a_head_without_numbers_is_left_alone() {
             };
             assert!(fallback.reason.contains("finite"), "{fallback:?}");
             assert!(stats.draft_passes < 12, "{mode}, {policy}: {stats:?}");
+        }
+    }
+}
+
+/// A head is not judged by requests that nothing can be drawn for: neither where what it reads is no number, nor where the
+/// decoder's logits are none.
+#[test]
+fn requests_without_numbers_do_not_take_the_head_from_others() {
+    for mode in [Speculation::Mtp, Speculation::Tree, Speculation::Auto] {
+        for policy in [DraftPolicy::Fixed, DraftPolicy::Adaptive] {
+            let mut bench = Bench::of(Form::Update(6), Law::Deaf, &options(mode, policy));
+            for first in [0, 1] {
+                bench.submit(&Request::from_ids([first, 2, 3]).max_new_tokens(60));
+                bench.drain();
+            }
+            assert_eq!(bench.told()[1].tokens, text()[..60]);
+            assert_eq!(bench.core.totals.fallbacks, [], "{mode}, {policy}");
+            assert!(bench.core.sources.has(Source::Head), "{mode}, {policy}");
+
+            let law = Law::BrokenUntil(PROMPT.len());
+            let mut bench = Bench::of(Form::Update(6), law, &options(mode, policy));
+            for _ in 0..20 {
+                bench.submit(&Request::from_ids(PROMPT).max_new_tokens(60));
+                bench.drain();
+            }
+            assert!(bench.core.sources.has(Source::Head), "{mode}, {policy}");
         }
     }
 }

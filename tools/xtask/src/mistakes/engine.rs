@@ -7,6 +7,8 @@ const HEAD: &str = "runtime/src/engine/draft/head.rs";
 const SOURCES: &str = "runtime/src/engine/draft/sources.rs";
 const TREE: &str = "engine::tests::trees::every_node_can_end_the_winning_path_with_transitions";
 const RANDOM: &str = "engine::tests::state::random_requests_keep_what_their_tokens_leave";
+const NO_NUMBERS: &str =
+    "engine::tests::policies::requests_without_numbers_do_not_take_the_head_from_others";
 const FAILURES: &str =
     "engine::tests::failures::a_failed_call_leaves_no_trace_with_transitions_and_a_head";
 
@@ -169,6 +171,29 @@ pub(super) const TREES: &[Mistake] = &[
         text: "const MAX_FAILURES: usize = 2;",
         replacement: "const MAX_FAILURES: usize = 99;",
         test: unit("engine::tests::sources::a_head_that_keeps_failing_is_left_alone"),
+    },
+    Mistake {
+        name: "a-head-judged-by-what-it-cannot-read",
+        file: HEAD,
+        text: "(drafts, row.choice.arm) = (0, None);",
+        replacement: "drafts = drafts.min(usize::MAX);",
+        test: unit(NO_NUMBERS),
+    },
+    Mistake {
+        name: "a-head-judged-by-rows-that-failed",
+        file: SOURCES,
+        text: "let Some(arm) = of_head.filter(|_| told.told.is_ok()) else {",
+        replacement: "let Some(arm) = of_head else {",
+        test: unit(NO_NUMBERS),
+    },
+    Mistake {
+        name: "a-head-silenced-by-one-request",
+        file: SOURCES,
+        text: "self.spoke |= drafted;",
+        replacement: "self.spoke &= drafted;",
+        test: unit(
+            "engine::draft::sources::tests::a_head_that_has_drafted_is_not_taken_for_silent",
+        ),
     },
     Mistake {
         name: "texts-are-shared-with-everybody",
