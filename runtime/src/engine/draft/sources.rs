@@ -9,7 +9,7 @@ use crate::engine::active::{Active, Delivered};
 use crate::engine::error::EngineError;
 use crate::exec::Decoder;
 use crate::ids::RequestId;
-use crate::speculate::{Source, Speculation};
+use crate::speculate::{Departure, Source, Speculation};
 use std::time::Instant;
 
 /// Failures of one source in a row after which it is not asked again.
@@ -146,7 +146,7 @@ impl Sources {
         for row in drafting.rows.iter_mut() {
             let mut requests = drafting.requests.iter();
             let active = requests.find(|active| active.id == row.request);
-            tidy(row, active, drafting.vocab);
+            tidy(row, active, drafting.vocab, drafting.governor.runs_trees());
         }
         Ok(())
     }
@@ -259,10 +259,18 @@ impl Sources {
 
 /// Drops what cannot be run or kept: tokens that do not exist, with what follows them, what would follow the request's end,
 /// and more drafts than were asked for.
-fn tidy(row: &mut Decided, active: Option<&Active>, vocab: usize) {
+fn tidy(row: &mut Decided, active: Option<&Active>, vocab: usize, trees: bool) {
     let most = row.room.min(row.choice.drafts);
     let mut tree = std::mem::take(&mut row.proposal.tree);
+    let made = tree.len();
     tree.keep(|token| usize::try_from(token).is_ok_and(|token| token < vocab));
+    if row.choice.source == Some(Source::Caller) {
+        let unknown = (tree.len() < made).then_some(Departure::UnknownTokens);
+        let branches = !trees && !tree.is_chain();
+        row.departures.extend(unknown);
+        row.departures
+            .extend(branches.then_some(Departure::Branches));
+    }
     if let Some(active) = active {
         tree.end_early(|path| active.cursor.useful(row.fresh(), path));
     }

@@ -158,6 +158,33 @@ fn without_trees_a_callers_branches_are_cut() {
             "{mode}: {stats:?}"
         );
         assert!(stats.proposed <= 3 * stats.rounds, "{mode}: {stats:?}");
+        let [fallback] = &stats.fallbacks[..] else {
+            panic!("{mode}: {stats:?}")
+        };
+        assert!(fallback.reason.contains("trees"), "{mode}: {fallback:?}");
+        assert_eq!(fallback.count, stats.rounds, "{mode}");
+        let told = bench.told().remove(0);
+        assert_eq!(told.stats.speculation.fallbacks, stats.fallbacks);
+    }
+}
+
+/// Where trees are run and a chain is chosen, or chains are all that a caller makes, nothing is given up.
+#[test]
+fn what_is_run_as_it_was_made_is_no_fallback() {
+    for (mode, kind) in [
+        (Speculation::Ngram, Kind::Chain),
+        (Speculation::Tree, Kind::Tree),
+        (Speculation::Auto, Kind::Tree),
+    ] {
+        for policy in [DraftPolicy::Fixed, DraftPolicy::Adaptive] {
+            let mut bench = Bench::new(Form::Update(6), &options(mode, policy));
+            let (text, asked) = (text(), Arc::default());
+            let asks = Request::from_ids(PROMPT).max_new_tokens(100);
+            bench.submit(&asks.drafts(Wrong { kind, text, asked }));
+            bench.drain();
+            assert!(bench.core.totals.rounds > 0, "{mode}, {policy}");
+            assert_eq!(bench.core.totals.fallbacks, [], "{mode}, {policy}");
+        }
     }
 }
 

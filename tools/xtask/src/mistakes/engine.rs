@@ -166,6 +166,20 @@ pub(super) const TREES: &[Mistake] = &[
         test: unit("engine::tests::sources::a_source_that_fails_is_left_alone_with_its_reason"),
     },
     Mistake {
+        name: "a-callers-branches-cut-unsaid",
+        file: SOURCES,
+        text: "let branches = !trees && !tree.is_chain();",
+        replacement: "let branches = trees && !tree.is_chain();",
+        test: unit("engine::tests::policies::without_trees_a_callers_branches_are_cut"),
+    },
+    Mistake {
+        name: "unknown-tokens-cut-unsaid",
+        file: SOURCES,
+        text: "row.departures.extend(unknown);",
+        replacement: "row.departures.extend(unknown.filter(|_| trees));",
+        test: unit("engine::tests::sources::tokens_that_do_not_exist_are_cut_off"),
+    },
+    Mistake {
         name: "a-failing-head-is-asked-for-ever",
         file: SOURCES,
         text: "const MAX_FAILURES: usize = 2;",
