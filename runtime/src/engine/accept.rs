@@ -264,6 +264,7 @@ fn draw(
     };
     let round = Round {
         source: active.proposal.source,
+        tail: active.proposal.tail,
         proposed: run.nodes(),
         evaluated: verified.evaluated,
         accepted: verified.accepted,

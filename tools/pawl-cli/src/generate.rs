@@ -321,7 +321,13 @@ fn counts(stats: &SpeculationStats) -> serde_json::Value {
         .collect();
     let by_source = stats.by_source.iter().map(|of| {
         let source = of.source.to_string();
-        json!({"source": source, "rounds": of.rounds, "proposed": of.proposed, "accepted": of.accepted})
+        json!({
+            "source": source,
+            "rounds": of.rounds,
+            "proposed": of.proposed,
+            "evaluated": of.evaluated,
+            "accepted": of.accepted,
+        })
     });
     let fallbacks = stats.fallbacks.iter();
     let fallbacks = fallbacks.map(|f| json!({"reason": f.reason, "count": f.count}));

@@ -277,7 +277,9 @@ fn tidy(row: &mut Decided, active: Option<&Active>, vocab: usize, trees: bool) {
     tree.narrow(row.choice.width);
     tree.cut(most, row.choice.nodes.max(most));
     row.proposal.tree = tree;
-    row.proposal.source = row.choice.source.filter(|_| !row.proposal.tree.is_empty());
+    let alone = row.proposal.tail.filter(|(_, own)| *own == 0);
+    let source = alone.map(|(source, _)| source).or(row.choice.source);
+    row.proposal.source = source.filter(|_| !row.proposal.tree.is_empty());
     row.proposal.arm = row.choice.arm;
     row.proposal.why = Some(row.choice.why);
 }

@@ -286,6 +286,8 @@ fn a_head_without_numbers_is_left_alone() {
             };
             assert!(fallback.reason.contains("finite"), "{fallback:?}");
             assert!(stats.draft_passes < 12, "{mode}, {policy}: {stats:?}");
+            let mut sources = stats.by_source.iter();
+            assert!(sources.all(|of| of.source == Source::Lookup), "{stats:?}");
         }
     }
 }
@@ -332,6 +334,19 @@ fn lookups_go_on_behind_a_head() {
     assert!(stats.draft_passes <= 3 * (stats.rounds + 1), "{stats:?}");
     assert!(
         stats.by_accepted.get(5).is_some_and(|full| *full > 5),
+        "{stats:?}"
+    );
+    let [head, lookup] = &stats.by_source[..] else {
+        panic!("{stats:?}")
+    };
+    assert_eq!((head.source, lookup.source), (Source::Head, Source::Lookup));
+    assert_eq!(head.proposed + lookup.proposed, stats.proposed);
+    assert_eq!(head.evaluated + lookup.evaluated, stats.evaluated);
+    assert_eq!(head.accepted + lookup.accepted, stats.accepted);
+    // Of five drafts the head makes three; it knows the text, and so does what it repeats.
+    assert!(head.proposed <= 3 * head.rounds, "{stats:?}");
+    assert!(
+        lookup.rounds <= head.rounds && lookup.accepted > 10,
         "{stats:?}"
     );
 }

@@ -217,6 +217,13 @@ pub(super) const TREES: &[Mistake] = &[
         test: unit("engine::tests::sources::texts_are_shared_within_a_scope_only"),
     },
     Mistake {
+        name: "lookups-counted-for-the-head",
+        file: "runtime/src/engine/draft/lookup.rs",
+        text: "row.proposal.tail = Some((Source::Lookup, spine.len()));",
+        replacement: "row.proposal.tail = Some((Source::Lookup, spine.len() + 99));",
+        test: unit("engine::tests::policies::lookups_go_on_behind_a_head"),
+    },
+    Mistake {
         name: "unread-rows-are-lost",
         file: HEAD,
         text: "hidden.extend_from_slice(waiting);",
