@@ -6,7 +6,7 @@ use super::plan::Limits;
 use super::source::Source;
 use super::spec::FixedSpec;
 use super::tensor_spec::DataType;
-use crate::speculate::{EffectiveSpeculation, Offer};
+use crate::speculate::{EffectiveSpeculation, Speculation};
 use genai_config_schema::{
     CheckpointAlignment, CheckpointForm, FixedTensor, StateLayout, StateOperator,
 };
@@ -162,6 +162,9 @@ pub struct SpeculativeInfo {
     /// What an engine runs that is asked for nothing else, as [`Engine::speculation`](crate::Engine::speculation) tells it.
     #[serde(serialize_with = "as_text")]
     pub by_default: EffectiveSpeculation,
+    /// What an engine runs that is asked for [`Speculation::Auto`](crate::Speculation::Auto) alone: without a head, only lookups.
+    #[serde(serialize_with = "as_text")]
+    pub with_auto: EffectiveSpeculation,
 }
 
 fn as_text<S: Serializer>(value: &impl fmt::Display, to: S) -> Result<S::Ok, S::Error> {
@@ -206,21 +209,17 @@ impl ModelInfo {
 }
 
 fn speculative(source: &Source, provider: Provider, limits: &Limits) -> SpeculativeInfo {
-    let configured = source.config.speculative.max_draft_tokens;
-    let capacity = source.contract.decoder.state.capture_capacity();
-    let offer = Offer {
-        head: source.head.is_some(),
-        capture_capacity: capacity,
-        rows: limits.checkpoint_rows,
-        in_reach: provider == Provider::Cpu,
-        configured: configured.and_then(|count| usize::try_from(count).ok()),
-    };
+    let state = &source.contract.decoder.state;
+    let has = (source.head.is_some(), provider == Provider::Cpu);
+    let offer = limits.offer(&source.config, state, has);
+    let capacity = offer.capture_capacity;
     SpeculativeInfo {
-        max_draft_tokens: configured,
+        max_draft_tokens: source.config.speculative.max_draft_tokens,
         ngram_size: source.config.speculative.ngram_size,
         captures: Some(capacity).filter(|capacity| *capacity != usize::MAX),
         captures_in_mixed_steps: source.manifest.captures_in_mixed_steps,
-        by_default: EffectiveSpeculation::by_default(offer),
+        by_default: EffectiveSpeculation::within(None, offer),
+        with_auto: EffectiveSpeculation::within(Some(Speculation::Auto), offer),
     }
 }
 
@@ -413,6 +412,10 @@ impl fmt::Display for SpeculativeInfo {
                 (_, false) => "only in steps without prompts",
             },
             self.by_default,
-        )
+        )?;
+        match (&self.with_auto.reason, self.with_auto.mode) {
+            (Some(_), Speculation::Auto) => write!(f, "; {}", self.with_auto),
+            _ => Ok(()),
+        }
     }
 }
