@@ -4,6 +4,7 @@ mod draw;
 mod format;
 mod record;
 mod texts;
+mod tree;
 mod wrong;
 
 use crate::error::CliError;
