@@ -8,7 +8,7 @@ use super::spec::FixedSpec;
 use super::tensor_spec::DataType;
 use crate::speculate::{EffectiveSpeculation, Speculation};
 use genai_config_schema::{
-    CheckpointAlignment, CheckpointForm, FixedTensor, StateLayout, StateOperator,
+    CheckpointAlignment, CheckpointForm, FixedTensor, StateLayout, StateOperator, counted,
 };
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -303,8 +303,8 @@ impl fmt::Display for ModelInfo {
         let Self {
             model_type, layers, ..
         } = self;
-        write!(f, "{model_type}: {layers} layers")?;
-        for (index, (kind, count)) in counted(&self.layer_types).into_iter().enumerate() {
+        write!(f, "{model_type}: {}", counted(layers, "layer"))?;
+        for (index, (kind, count)) in tally(&self.layer_types).into_iter().enumerate() {
             let before = if index == 0 { " (" } else { ", " };
             write!(f, "{before}{count} {kind}")?;
         }
@@ -336,7 +336,7 @@ impl fmt::Display for ModelInfo {
 }
 
 /// Each word once, in the order of its first place, with how often it stands there.
-fn counted(words: &[String]) -> Vec<(&str, usize)> {
+fn tally(words: &[String]) -> Vec<(&str, usize)> {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for word in words {
         match counts.iter_mut().find(|(known, _)| known == word) {
@@ -378,11 +378,10 @@ impl fmt::Display for HeadInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "drafting head `{}`: {} layer{}, {} key/value heads of {}",
+            "drafting head `{}`: {}, {} of {}",
             self.file,
-            self.layers,
-            if self.layers == 1 { "" } else { "s" },
-            self.key_value_heads,
+            counted(self.layers, "layer"),
+            counted(self.key_value_heads, "key/value head"),
             self.head_size
         )
     }
@@ -392,8 +391,12 @@ impl fmt::Display for LimitsInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "engine: {} requests, {} tokens per step, sequences of {} tokens, {} blocks of {} tokens",
-            self.requests, self.scheduled_tokens, self.sequence, self.kv_blocks, self.block_size
+            "engine: {}, {} per step, sequences of {}, {} of {}",
+            counted(self.requests, "request"),
+            counted(self.scheduled_tokens, "token"),
+            counted(self.sequence, "token"),
+            counted(self.kv_blocks, "block"),
+            counted(self.block_size, "token"),
         )
     }
 }

@@ -3,6 +3,7 @@
 use super::error::SpeculationError;
 use super::tree::DraftTree;
 use super::wanted::Wanted;
+use genai_config_schema::counted;
 use std::fmt;
 use std::str::FromStr;
 
@@ -181,8 +182,9 @@ impl fmt::Display for EffectiveSpeculation {
             (None, Speculation::Off) => f.write_str("off"),
             (None, mode) => write!(
                 f,
-                "{mode}, up to {} drafts, {}",
-                self.max_drafts, self.policy
+                "{mode}, up to {}, {}",
+                counted(self.max_drafts, "draft"),
+                self.policy
             ),
         }
     }

@@ -69,7 +69,10 @@ fn a_generation_is_recorded_and_drawn() {
 
     let drawn = pawl(&["trace", file]);
     assert!(drawn.status.success(), "{}", text(&drawn.stderr));
-    let page = std::fs::read_to_string(folder.path().join("trace.html")).unwrap();
+    let written = folder.path().join("trace.html");
+    let told = format!("wrote `{}`\n", written.display());
+    assert_eq!(text(&drawn.stderr), told);
+    let page = std::fs::read_to_string(written).unwrap();
     assert!(page.contains("<svg") && page.contains("class=\"accepted\""));
     let other = folder.path().join("other.html");
     assert!(

@@ -3,6 +3,7 @@
 use super::format::{Row, Seconds, Settings, Step, Token, Trace};
 use super::tree::{self, Node};
 use crate::limits::{TRACE_LETTERS, TRACE_REMARK};
+use genai_config_schema::counted;
 use minijinja::Environment;
 use minijinja::value::{Serde, Value};
 use serde::Serialize;
@@ -18,6 +19,7 @@ const HEIGHT: f64 = 120.0;
 /// A template that cannot be rendered.
 pub(crate) fn page(trace: &Trace) -> Result<String, minijinja::Error> {
     let mut pages = Environment::new();
+    pages.add_filter("counted", |count: u64, noun: &str| counted(count, noun));
     // The name tells that values are escaped.
     pages.add_template("page.html", include_str!("page.html"))?;
     let page = Page {
@@ -246,10 +248,12 @@ fn bar(index: usize, step: &Step, scale: f64) -> Bar {
         drafted: marks(drafted),
         accepted: marks(accepted),
         about: format!(
-            "step {}: {milliseconds:.2} ms, {} requests in {} rows, {drawn} tokens, {accepted} of {drafted} drafts accepted",
+            "step {}: {milliseconds:.2} ms, {} in {}, {}, {accepted} of {} accepted",
             step.index,
-            step.rows.len(),
-            step.width(),
+            counted(step.rows.len(), "request"),
+            counted(step.width(), "row"),
+            counted(drawn, "token"),
+            counted(drafted, "draft"),
         ),
     }
 }
@@ -269,7 +273,8 @@ mod tests {
             "wrong&amp;",
             "&quot;own&quot;",
             "1 of 3 drafts accepted",
-            "1 requests in 2 rows",
+            "1 request in 2 rows",
+            "<td>1 step</td>",
             "<svg",
         ] {
             assert!(page.contains(part), "{part} is not in {page}");
