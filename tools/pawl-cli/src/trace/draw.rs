@@ -301,6 +301,8 @@ mod tests {
         let row = &mut trace.steps[0].rows[0];
         (row.source, row.why) = (Some(hostile.to_owned()), Some(hostile.to_owned()));
         row.drawn = vec![token(2, hostile), token(3, "\u{202e}\u{1b}[31m")];
+        // One in a tree, beside those that are drawn.
+        row.drafted[0].token = token(1, &[hostile, "\u{202e}\u{1b}[31m"].concat());
         trace.model = hostile.to_owned();
         trace.settings.speculation = hostile.to_owned();
         let page = page(&trace).unwrap();
