@@ -96,7 +96,7 @@ mod wire;
 pub use error::{ConfigCode, ConfigError, ConfigErrors};
 pub use manifest::{Checkpoints, FixedTensor, Manifest, PagedGroup, PagedLayer, Spelling};
 pub use parse::{MAX_BYTES, MAX_DEPTH, parse_strict};
-pub use quoted::{MAX_LISTED, MAX_QUOTED, MAX_TOLD, printable, quoted, shortened};
+pub use quoted::{MAX_LISTED, MAX_QUOTED, MAX_TOLD, counted, printable, quoted, shortened};
 pub use regular_file::{
     confined, existing_parent, open_regular, read_regular, read_regular_text, regular_size,
 };

@@ -1,6 +1,7 @@
 //! Words of files in messages: a name may have any length, a message may not.
 
 use std::borrow::Cow;
+use std::fmt;
 
 /// Bytes of a name, or of another word of a file, that a message quotes.
 pub const MAX_QUOTED: usize = 256;
@@ -44,6 +45,20 @@ pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     let (start, end) = (start.unwrap_or_default(), end.unwrap_or_default());
     let left = text.len() - start.len() - end.len();
     Cow::Owned(format!("{start}...[{left} bytes]...{end}"))
+}
+
+/// A number with what it counts.
+///
+/// ```
+/// use genai_config_schema::counted;
+///
+/// assert_eq!((counted(1, "token"), counted(0, "token")), ("1 token".to_owned(), "0 tokens".to_owned()));
+/// ```
+#[must_use]
+pub fn counted(count: impl fmt::Display, noun: &str) -> String {
+    let count = count.to_string();
+    let ending = if count == "1" { "" } else { "s" };
+    format!("{count} {noun}{ending}")
 }
 
 /// A text as it goes to a terminal: what would move, colour or turn around other text is told as an escape. Line ends and

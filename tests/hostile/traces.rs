@@ -185,6 +185,17 @@ fn large() -> Vec<Case> {
             step(&row(0, 120_000, &drafted))
         })
         .leaves("t.html"),
+        case("a trace of a deep tree of rejected drafts", &[], || {
+            let node = |at: usize| {
+                let parent = at.saturating_sub(1) / 2 * 2;
+                format!(r#"{{"parent": {parent}, "token": {{"id": {at}}}}}"#)
+            };
+            let tree: Vec<String> = (1..120_000).map(node).collect();
+            let root = r#"{"token": {"id": 0}}"#;
+            let drafted = format!(r#""drafted": [{root}, {}], {}"#, tree.join(","), tokens(1));
+            step(&row(0, 0, &drafted))
+        })
+        .leaves("t.html"),
         case("a trace with a megabyte said of each token", &[], || {
             let said = "x".repeat(1 << 20);
             let rest = format!(r#"{}, "why": "{said}", "source": "{said}""#, tokens(20_000));

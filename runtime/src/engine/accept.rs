@@ -8,7 +8,9 @@ use crate::request::{Advance, RequestError};
 use crate::sample::{Sampler, Scratch};
 use crate::schedule::{RowPlan, StepPlan};
 use crate::speculate::control::Why;
-use crate::speculate::{Choice, DraftTree, Policy, Proposal, Round, Rows, Source, verify_tree};
+use crate::speculate::{
+    Choice, Departure, DraftTree, Policy, Proposal, Round, Rows, Source, verify_tree,
+};
 use crate::txn::{Keep, StepRow};
 use std::num::NonZeroUsize;
 
@@ -34,8 +36,8 @@ pub(super) struct Decided {
     pub(super) choice: Choice,
     /// Drafts made for the next step.
     pub(super) proposal: Proposal,
-    /// Why the request's own source of drafts is not asked any more.
-    pub(super) failure: Option<String>,
+    /// Why the request's own drafts are not run as they were made.
+    pub(super) departures: Vec<Departure>,
     /// Positions that a head may write for the row, from its committed length on.
     pub(super) head_room: usize,
     /// How many of them it keeps.
@@ -219,7 +221,7 @@ fn decide_row(
         room,
         choice: Choice::default(),
         proposal: Proposal::default(),
-        failure: None,
+        departures: Vec::new(),
         head_room: 0,
         head_kept: 0,
         drawn,
@@ -262,6 +264,7 @@ fn draw(
     };
     let round = Round {
         source: active.proposal.source,
+        tail: active.proposal.tail,
         proposed: run.nodes(),
         evaluated: verified.evaluated,
         accepted: verified.accepted,
@@ -320,7 +323,7 @@ pub(super) fn progress(
             committed,
             advance,
             proposal: row.proposal,
-            failure: row.failure,
+            departures: row.departures,
         });
     }
     (Progress { changes }, delivered)

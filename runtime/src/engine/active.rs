@@ -11,7 +11,7 @@ use crate::request::{Advance, Cursor, Event, FinishReason, Prepared, RequestErro
 use crate::sample::Sampler;
 use crate::schedule::RequestView;
 use crate::speculate::control::{Arm, Why};
-use crate::speculate::{DraftTree, Drafts, Policy, Proposal, Round};
+use crate::speculate::{Departure, DraftTree, Drafts, Policy, Proposal, Round};
 use crate::txn::{Participant, ParticipantError, Permit};
 use std::sync::Arc;
 use std::time::Instant;
@@ -36,8 +36,8 @@ pub(super) struct Active {
     pub(super) proposal: Proposal,
     /// The caller's own source of drafts, until it fails.
     pub(super) drafts: Option<Drafts>,
-    /// Why it failed, as long as the engine has not counted that.
-    pub(super) gave_up: Option<String>,
+    /// Why its drafts were not run as they were made, as long as the engine has not counted that.
+    pub(super) departures: Vec<Departure>,
     /// With whom it shares its text for drafting.
     pub(super) scope: Option<String>,
     pub(super) waited: usize,
@@ -95,7 +95,7 @@ impl Active {
             clock: Clock::default(),
             proposal: Proposal::default(),
             drafts,
-            gave_up: None,
+            departures: Vec::new(),
             scope,
             waited: 0,
             overtaken: 0,
@@ -292,8 +292,8 @@ pub(super) struct Change<'a> {
     pub(super) advance: Option<Advance>,
     /// Drafts made for the next step.
     pub(super) proposal: Proposal,
-    /// Why the caller's own source of drafts is not asked any more.
-    pub(super) failure: Option<String>,
+    /// Why the caller's drafts are not run as they were made.
+    pub(super) departures: Vec<Departure>,
 }
 
 /// What one step does to requests: tokens, text, residency. Publishing moves planned advances in; nothing is computed.
@@ -345,16 +345,18 @@ impl Participant for Progress<'_> {
             committed,
             advance,
             proposal,
-            failure,
+            departures,
         } in &mut self.changes
         {
             active.committed = *committed;
             active.resident = true;
             active.proposal = std::mem::take(proposal);
-            if let Some(reason) = failure.take() {
-                active.drafts = None;
-                active.clock.fell_back(&reason);
-                active.gave_up = Some(reason);
+            for departure in departures.drain(..) {
+                if matches!(departure, Departure::Failed(_)) {
+                    active.drafts = None;
+                }
+                active.clock.fell_back(&departure.to_string());
+                active.departures.push(departure);
             }
             if let Some(advance) = advance.take() {
                 active.tokens.extend_from_slice(&advance.tokens);

@@ -9,6 +9,7 @@ use crate::ids::RequestId;
 use crate::kv::Blocks;
 use crate::schedule::RequestView;
 use crate::txn::{Reserved, StateImage, Step, StepError};
+use genai_config_schema::counted;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
@@ -171,7 +172,8 @@ impl Core {
             return Ok(());
         }
         let lack = |cache: &str, needed: usize, free: usize| {
-            format!("{needed} blocks of the {cache} needed, {free} are free")
+            let needed = counted(needed, "block");
+            format!("{needed} of the {cache} needed, {free} free")
         };
         let reason = if needed.decoder > free.decoder {
             lack("cache", needed.decoder, free.decoder)

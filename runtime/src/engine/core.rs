@@ -206,12 +206,7 @@ fn limits(
 
 /// What the model offers to drafts.
 pub(super) fn offer(model: &Model) -> Offer {
-    let configured = model.config.speculative.max_draft_tokens;
-    Offer {
-        head: model.head.is_some(),
-        capture_capacity: model.decoder.state().capture_capacity(),
-        rows: model.limits.checkpoint_rows,
-        in_reach: model.device.host_visible(),
-        configured: configured.and_then(|count| usize::try_from(count).ok()),
-    }
+    let has = (model.head.is_some(), model.device.host_visible());
+    let state = model.decoder.state();
+    model.limits.offer(&model.config, state, has)
 }

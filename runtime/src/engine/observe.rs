@@ -254,7 +254,7 @@ impl ObservedRow<'_> {
         self.told.map_or(0, |told| told.round.winner)
     }
 
-    /// Who made the drafts.
+    /// Who made the drafts; the first one where a lookup has added to those of a head.
     #[must_use]
     pub fn source(&self) -> Option<Source> {
         self.told.and_then(|told| told.round.source)

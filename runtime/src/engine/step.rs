@@ -227,8 +227,8 @@ impl Core {
     fn note_sources(&mut self) {
         self.totals.held_bytes = u64::try_from(self.sources.bytes()).unwrap_or(u64::MAX);
         for active in &mut self.requests {
-            if let Some(reason) = active.gave_up.take() {
-                self.totals.fall_back(&reason, 1);
+            for departure in active.departures.drain(..) {
+                self.totals.fall_back(&departure.to_string(), 1);
             }
         }
         for (source, reason) in self.sources.news() {

@@ -6,9 +6,9 @@ use super::plan::Limits;
 use super::source::Source;
 use super::spec::FixedSpec;
 use super::tensor_spec::DataType;
-use crate::speculate::{EffectiveSpeculation, Offer};
+use crate::speculate::{EffectiveSpeculation, Speculation};
 use genai_config_schema::{
-    CheckpointAlignment, CheckpointForm, FixedTensor, StateLayout, StateOperator,
+    CheckpointAlignment, CheckpointForm, FixedTensor, StateLayout, StateOperator, counted,
 };
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -162,6 +162,9 @@ pub struct SpeculativeInfo {
     /// What an engine runs that is asked for nothing else, as [`Engine::speculation`](crate::Engine::speculation) tells it.
     #[serde(serialize_with = "as_text")]
     pub by_default: EffectiveSpeculation,
+    /// What an engine runs that is asked for [`Speculation::Auto`](crate::Speculation::Auto) alone: without a head, only lookups.
+    #[serde(serialize_with = "as_text")]
+    pub with_auto: EffectiveSpeculation,
 }
 
 fn as_text<S: Serializer>(value: &impl fmt::Display, to: S) -> Result<S::Ok, S::Error> {
@@ -206,21 +209,17 @@ impl ModelInfo {
 }
 
 fn speculative(source: &Source, provider: Provider, limits: &Limits) -> SpeculativeInfo {
-    let configured = source.config.speculative.max_draft_tokens;
-    let capacity = source.contract.decoder.state.capture_capacity();
-    let offer = Offer {
-        head: source.head.is_some(),
-        capture_capacity: capacity,
-        rows: limits.checkpoint_rows,
-        in_reach: provider == Provider::Cpu,
-        configured: configured.and_then(|count| usize::try_from(count).ok()),
-    };
+    let state = &source.contract.decoder.state;
+    let has = (source.head.is_some(), provider == Provider::Cpu);
+    let offer = limits.offer(&source.config, state, has);
+    let capacity = offer.capture_capacity;
     SpeculativeInfo {
-        max_draft_tokens: configured,
+        max_draft_tokens: source.config.speculative.max_draft_tokens,
         ngram_size: source.config.speculative.ngram_size,
         captures: Some(capacity).filter(|capacity| *capacity != usize::MAX),
         captures_in_mixed_steps: source.manifest.captures_in_mixed_steps,
-        by_default: EffectiveSpeculation::by_default(offer),
+        by_default: EffectiveSpeculation::within(None, offer),
+        with_auto: EffectiveSpeculation::within(Some(Speculation::Auto), offer),
     }
 }
 
@@ -304,8 +303,8 @@ impl fmt::Display for ModelInfo {
         let Self {
             model_type, layers, ..
         } = self;
-        write!(f, "{model_type}: {layers} layers")?;
-        for (index, (kind, count)) in counted(&self.layer_types).into_iter().enumerate() {
+        write!(f, "{model_type}: {}", counted(layers, "layer"))?;
+        for (index, (kind, count)) in tally(&self.layer_types).into_iter().enumerate() {
             let before = if index == 0 { " (" } else { ", " };
             write!(f, "{before}{count} {kind}")?;
         }
@@ -337,7 +336,7 @@ impl fmt::Display for ModelInfo {
 }
 
 /// Each word once, in the order of its first place, with how often it stands there.
-fn counted(words: &[String]) -> Vec<(&str, usize)> {
+fn tally(words: &[String]) -> Vec<(&str, usize)> {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for word in words {
         match counts.iter_mut().find(|(known, _)| known == word) {
@@ -379,11 +378,10 @@ impl fmt::Display for HeadInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "drafting head `{}`: {} layer{}, {} key/value heads of {}",
+            "drafting head `{}`: {}, {} of {}",
             self.file,
-            self.layers,
-            if self.layers == 1 { "" } else { "s" },
-            self.key_value_heads,
+            counted(self.layers, "layer"),
+            counted(self.key_value_heads, "key/value head"),
             self.head_size
         )
     }
@@ -393,8 +391,12 @@ impl fmt::Display for LimitsInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "engine: {} requests, {} tokens per step, sequences of {} tokens, {} blocks of {} tokens",
-            self.requests, self.scheduled_tokens, self.sequence, self.kv_blocks, self.block_size
+            "engine: {}, {} per step, sequences of {}, {} of {}",
+            counted(self.requests, "request"),
+            counted(self.scheduled_tokens, "token"),
+            counted(self.sequence, "token"),
+            counted(self.kv_blocks, "block"),
+            counted(self.block_size, "token"),
         )
     }
 }
@@ -413,6 +415,10 @@ impl fmt::Display for SpeculativeInfo {
                 (_, false) => "only in steps without prompts",
             },
             self.by_default,
-        )
+        )?;
+        match (&self.with_auto.reason, self.with_auto.mode) {
+            (Some(_), Speculation::Auto) => write!(f, "; {}", self.with_auto),
+            _ => Ok(()),
+        }
     }
 }

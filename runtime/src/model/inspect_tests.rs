@@ -37,6 +37,12 @@ fn a_model_is_described_as_when_it_is_loaded() {
         ("bank", &[3, 1][..])
     );
     assert_eq!(bank.checkpoint_alignment, Some("left"));
+    assert!(
+        !info.has_head
+            && found
+                .to_string()
+                .contains("; auto: the model has no drafting head, so only lookups")
+    );
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub(crate) mod graph_io;
 mod info;
 mod inspect;
 mod load;
+mod offer;
 mod options;
 mod plan;
 mod protobuf;

@@ -7,7 +7,7 @@ use super::spec::PagedSpec;
 use super::tensor_spec::DataType;
 use crate::error::LoadError;
 use crate::limits::CACHE_BYTES;
-use genai_config_schema::{CheckpointForm, GenaiConfig};
+use genai_config_schema::{CheckpointForm, GenaiConfig, counted};
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -296,7 +296,10 @@ impl MemoryPlan {
         }));
         let slots = limits.slots;
         self.add(
-            format!("fixed state, 2 banks of {slots} slots and a zero row"),
+            format!(
+                "fixed state, 2 banks of {} and a zero row",
+                counted(slots, "slot")
+            ),
             banks,
             true,
         )?;
@@ -315,7 +318,7 @@ impl MemoryPlan {
             } else {
                 ""
             };
-            let purpose = format!("checkpoint staging, {rows} rows{branches}");
+            let purpose = format!("checkpoint staging, {}{branches}", counted(rows, "row"));
             self.add(purpose, bytes, true)?;
         }
         Ok(())
@@ -330,10 +333,11 @@ impl MemoryPlan {
         let Some(paged) = &graph.state.paged else {
             return Ok(());
         };
-        let (blocks, tokens) = (limits.kv_blocks, limits.block_size);
+        let blocks = counted(limits.kv_blocks, "block");
+        let tokens = counted(limits.block_size, "token");
         self.add(
-            format!("{purpose}, {blocks} blocks of {tokens} tokens"),
-            cache_bytes(paged, cache_size(graph), blocks),
+            format!("{purpose}, {blocks} of {tokens}"),
+            cache_bytes(paged, cache_size(graph), limits.kv_blocks),
             true,
         )
     }

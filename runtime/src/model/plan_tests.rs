@@ -232,7 +232,7 @@ fn a_limit_shrinks_the_cache_and_then_refuses_with_the_plan() {
     for part in [
         "memory limit of",
         advice,
-        "key/value cache, 1 blocks",
+        "key/value cache, 1 block of",
         "total",
     ] {
         assert!(error.to_string().contains(part), "{part}: {error}");

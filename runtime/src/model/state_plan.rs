@@ -5,7 +5,7 @@ use super::plan::{Bytes, DEFAULT_BATCH, bank_rows, staged_rows};
 use super::source::read_config;
 use super::spec::transition_width;
 use crate::error::LoadError;
-use genai_config_schema::{GenaiConfig, StateGroup, StateKind};
+use genai_config_schema::{GenaiConfig, StateGroup, StateKind, counted};
 use serde::Serialize;
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -350,7 +350,7 @@ impl fmt::Display for StatePlan {
         let lines = self.lines();
         let longest = lines.iter().map(|(what, ..)| what.chars().count()).max();
         let width = longest.unwrap_or(0).max(self.model_type.chars().count());
-        let together = format!("{} requests", self.requests);
+        let together = counted(self.requests, "request");
         writeln!(
             f,
             "{:width$}  {:>12}  {together:>14}",
@@ -387,16 +387,18 @@ impl fmt::Display for StateGroupPlan {
             element_type,
             ..
         } = self;
-        write!(f, "{kind}, {layers} layers of {element_type} {row_shape:?}")
+        let layers = counted(layers, "layer");
+        write!(f, "{kind}, {layers} of {element_type} {row_shape:?}")
     }
 }
 
 impl fmt::Display for CachePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (layers, element, token) = (self.layers, self.element_type, Bytes(self.token));
+        let layers = counted(self.layers, "layer");
+        let (element, token) = (self.element_type, Bytes(self.token));
         write!(
             f,
-            "key/value cache, {layers} layers of {element}: {token} per token"
+            "key/value cache, {layers} of {element}: {token} per token"
         )
     }
 }

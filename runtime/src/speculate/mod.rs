@@ -7,6 +7,7 @@
 
 mod choice;
 pub(crate) mod control;
+mod departure;
 mod drafts;
 mod error;
 mod growth;
@@ -21,6 +22,7 @@ mod verify;
 mod wanted;
 
 pub(crate) use choice::Choice;
+pub(crate) use departure::Departure;
 pub(crate) use drafts::Drafts;
 pub use error::SpeculationError;
 pub(crate) use growth::{Growth, TreeLimits};

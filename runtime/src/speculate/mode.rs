@@ -3,6 +3,7 @@
 use super::error::SpeculationError;
 use super::tree::DraftTree;
 use super::wanted::Wanted;
+use genai_config_schema::counted;
 use std::fmt;
 use std::str::FromStr;
 
@@ -16,6 +17,9 @@ const NO_BRANCHES: &str = "one row per step leaves no room for branches, so tree
 /// The same where rows cannot be copied.
 const OUT_OF_REACH: &str = "rows that branch off copy parts of the cache, which the host cannot reach on this provider, so \
                             trees are chains";
+
+/// Why `auto` has less to choose from.
+const NO_HEAD: &str = "the model has no drafting head, so only lookups draft";
 
 /// Rows of one tree, at most, where its nodes are few: else one for two nodes.
 const TREE_WIDTH: usize = 4;
@@ -166,8 +170,8 @@ pub struct EffectiveSpeculation {
     pub tree_nodes: usize,
     /// Whether the number of drafts follows what they bring.
     pub policy: DraftPolicy,
-    /// Why it is less than was asked for: nothing is drafted although nobody switched it off, or trees have no branches. What is
-    /// given up later is told by [`SpeculationStats::fallbacks`](crate::SpeculationStats::fallbacks).
+    /// Why it is less than was asked for: nothing is drafted although nobody switched it off, trees have no branches, or
+    /// [`Speculation::Auto`] has no head to choose. What is given up later is told by [`SpeculationStats::fallbacks`](crate::SpeculationStats::fallbacks).
     pub reason: Option<String>,
 }
 
@@ -178,8 +182,9 @@ impl fmt::Display for EffectiveSpeculation {
             (None, Speculation::Off) => f.write_str("off"),
             (None, mode) => write!(
                 f,
-                "{mode}, up to {} drafts, {}",
-                self.max_drafts, self.policy
+                "{mode}, up to {}, {}",
+                counted(self.max_drafts, "draft"),
+                self.policy
             ),
         }
     }
@@ -201,10 +206,13 @@ pub(crate) struct Offer {
 }
 
 impl EffectiveSpeculation {
-    /// What is run where nobody asks for anything: never more than there is.
-    pub(crate) fn by_default(offer: Offer) -> Self {
-        let chosen = Self::choose(&Wanted::default(), offer);
-        chosen
+    /// What is run where nothing is asked for but a mode, if that: never more than there is.
+    pub(crate) fn within(mode: Option<Speculation>, offer: Offer) -> Self {
+        let wanted = Wanted {
+            mode,
+            ..Wanted::default()
+        };
+        Self::choose(&wanted, offer)
             .unwrap_or_else(|refused| Self::off(DraftPolicy::default(), Some(refused.to_string())))
     }
 
@@ -270,7 +278,10 @@ impl EffectiveSpeculation {
         let (width, reason) = match mode {
             Speculation::Tree => width(tree_nodes, offer),
             // Trees are one of several things to choose from: nothing is missing without them.
-            Speculation::Auto => (width(tree_nodes, offer).0, None),
+            Speculation::Auto => {
+                let reason = (!offer.head).then_some(NO_HEAD);
+                (width(tree_nodes, offer).0, reason)
+            }
             Speculation::Off | Speculation::Ngram | Speculation::Mtp => (1, None),
         };
         Ok(Self {
@@ -401,6 +412,15 @@ pub(super) mod tests {
         let auto = |offer| EffectiveSpeculation::choose(&auto, offer).unwrap();
         assert_eq!((auto(OFFER).width, auto(OFFER).tree_nodes), (4, 8));
         assert_eq!((auto(far).width, auto(far).reason), (1, None));
+        let headless = auto(Offer {
+            head: false,
+            ..OFFER
+        });
+        assert_eq!((headless.width, headless.tree_nodes), (4, 8));
+        assert_eq!(
+            headless.to_string(),
+            "auto: the model has no drafting head, so only lookups draft"
+        );
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub(crate) struct Proposal {
     pub(crate) tree: DraftTree,
     /// Who made them; the first one where a second has added to them.
     pub(crate) source: Option<Source>,
+    /// Who added drafts below the spine of the first one, and how many that had.
+    pub(crate) tail: Option<(Source, usize)>,
     /// Of the first drafts of the spine, how sure their source was, in `0..=1`; as many as it told.
     pub(crate) confidences: Vec<f32>,
     /// The source as the controller knows it, and the rows that it could fill; `None` where nobody was asked.

@@ -30,7 +30,8 @@ pub struct SpeculationStats {
     pub by_position: Vec<(u64, u64)>,
     /// By number of drafts kept, from 0: rounds that kept so many.
     pub by_accepted: Vec<u64>,
-    /// By source: rounds that it proposed for, drafts that were run and drafts that were kept.
+    /// By source: rounds that it proposed for, drafts that were run, compared and kept. A draft counts for the source that
+    /// proposed it, a round for every source that has drafts in it.
     pub by_source: Vec<SourceStats>,
     /// Rounds that ran more than one row: trees with branches.
     pub branched: u64,
@@ -72,6 +73,8 @@ pub struct SourceStats {
     pub rounds: u64,
     /// Drafts that the decoder ran.
     pub proposed: u64,
+    /// Drafts that were compared with the target's token.
+    pub evaluated: u64,
     /// Drafts that were kept.
     pub accepted: u64,
 }
@@ -114,8 +117,10 @@ pub struct Policy {
 /// One row that drew tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Round {
-    /// Who proposed.
+    /// Who proposed; the first one where a second has added to it.
     pub(crate) source: Option<Source>,
+    /// Who added drafts, and behind how many of them.
+    pub(crate) tail: Option<(Source, usize)>,
     /// Drafts that were run, those of branches included.
     pub(crate) proposed: usize,
     /// Drafts that were compared.
@@ -126,6 +131,33 @@ pub(crate) struct Round {
     pub(crate) rows: usize,
     /// Which of them is kept.
     pub(crate) winner: usize,
+}
+
+impl Round {
+    /// What every source has of it.
+    fn by_source(&self) -> impl Iterator<Item = SourceStats> {
+        let own = self.tail.map_or(usize::MAX, |(_, own)| own);
+        let first = self.source.map(|source| self.share(source, 0, own));
+        let tail = self.tail;
+        let tail = tail.map(|(source, own)| self.share(source, own, usize::MAX));
+        let shares = first.into_iter().chain(tail);
+        shares.filter(|share| share.proposed > 0)
+    }
+
+    /// The drafts of one source: of a row those between two positions, since only rows without branches are added to.
+    fn share(&self, source: Source, from: usize, to: usize) -> SourceStats {
+        let within = |count: usize| {
+            let within = count.min(to).saturating_sub(from);
+            u64::try_from(within).unwrap_or(u64::MAX)
+        };
+        SourceStats {
+            source,
+            rounds: 1,
+            proposed: within(self.proposed),
+            evaluated: within(self.evaluated),
+            accepted: within(self.accepted),
+        }
+    }
 }
 
 /// What one step cost.
@@ -142,12 +174,12 @@ impl SpeculationStats {
     /// Counts one row that drew tokens.
     pub(crate) fn count(&mut self, round: &Round) {
         let &Round {
-            source,
             proposed,
             evaluated,
             accepted,
             rows,
             winner,
+            ..
         } = round;
         if proposed == 0 {
             add(&mut self.plain_steps, 1);
@@ -175,14 +207,8 @@ impl SpeculationStats {
         if let Some(rounds) = self.by_accepted.get_mut(accepted) {
             add(rounds, 1);
         }
-        if let Some(source) = source {
-            let wide = |count| u64::try_from(count).unwrap_or(u64::MAX);
-            self.add_to_source(&SourceStats {
-                source,
-                rounds: 1,
-                proposed: wide(proposed),
-                accepted: wide(accepted),
-            });
+        for share in round.by_source() {
+            self.add_to_source(&share);
         }
     }
 
@@ -213,6 +239,7 @@ impl SpeculationStats {
             Some(of) => {
                 of.rounds = of.rounds.saturating_add(more.rounds);
                 of.proposed = of.proposed.saturating_add(more.proposed);
+                of.evaluated = of.evaluated.saturating_add(more.evaluated);
                 of.accepted = of.accepted.saturating_add(more.accepted);
             }
             None => self.by_source.push(*more),
@@ -314,6 +341,7 @@ mod tests {
     fn round(proposed: usize, evaluated: usize, accepted: usize) -> Round {
         Round {
             source: Some(Source::Head),
+            tail: None,
             proposed,
             evaluated,
             accepted,
@@ -334,8 +362,36 @@ mod tests {
         assert_eq!(stats.by_position, [(2, 2), (2, 1), (1, 1)]);
         assert_eq!(stats.by_accepted, [0, 1, 0, 1]);
         let [of] = stats.by_source[..] else { panic!() };
-        assert_eq!((of.rounds, of.proposed, of.accepted), (2, 6, 4));
+        assert_eq!((of.rounds, of.proposed), (2, 6));
+        assert_eq!((of.evaluated, of.accepted), (5, 4));
         assert!((stats.acceptance() - 0.8).abs() < 1e-12);
+    }
+
+    /// Drafts count for who made them, whatever part of both is run, compared and kept.
+    #[test]
+    fn what_a_second_source_adds_is_its_own() {
+        let of = |own, [proposed, evaluated, accepted]: [usize; 3]| {
+            let mut stats = SpeculationStats::default();
+            stats.count(&Round {
+                tail: Some((Source::Lookup, own)),
+                ..round(proposed, evaluated, accepted)
+            });
+            let shares = stats.by_source.iter();
+            let shares = shares.map(|of| {
+                (
+                    of.source,
+                    [of.rounds, of.proposed, of.evaluated, of.accepted],
+                )
+            });
+            shares.collect::<Vec<_>>()
+        };
+        let (head, lookup) = (Source::Head, Source::Lookup);
+        let both = of(2, [5, 4, 3]);
+        assert_eq!(both, [(head, [1, 2, 2, 2]), (lookup, [1, 3, 2, 1])]);
+        let unseen = of(2, [5, 1, 0]);
+        assert_eq!(unseen, [(head, [1, 2, 1, 0]), (lookup, [1, 3, 0, 0])]);
+        assert_eq!(of(0, [3, 3, 3]), [(lookup, [1, 3, 3, 3])]);
+        assert_eq!(of(3, [2, 2, 1]), [(head, [1, 2, 2, 1])]);
     }
 
     #[test]

@@ -79,6 +79,10 @@ fn impossible_speculation_is_refused() {
     );
     let headless = Export::of("lfm2-odd", CheckpointOption::Update(8));
     assert!(refuse(&headless, mtp()).contains("no drafting head"));
+    let auto = EngineOptions::default().speculation(Speculation::Auto);
+    let auto = engine(&headless, &auto).speculation().clone();
+    assert_eq!(auto.mode, Speculation::Auto);
+    assert!(auto.reason.unwrap().contains("only lookups"));
     let off = engine(
         &bare,
         &EngineOptions::default().draft_policy(DraftPolicy::Fixed),

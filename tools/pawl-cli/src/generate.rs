@@ -6,6 +6,7 @@ use crate::numbers::{number, whole};
 use crate::output::Target;
 use crate::prompts::PromptArgs;
 use crate::trace::Recorder;
+use genai_config_schema::counted;
 use pawl::{
     Completion, DraftPolicy, EffectiveSpeculation, Engine, EngineOptions, Request, RequestHandle,
     SamplingParams, Speculation, SpeculationStats,
@@ -201,7 +202,8 @@ impl Args {
         for (index, handle) in handles.into_iter().enumerate() {
             let failed = |source| CliError::Generate { index, source };
             if self.json {
-                print_json(&handle.wait().map_err(failed)?, engine)?;
+                let completion = handle.wait().map_err(failed)?;
+                print_json(&completion, params.is_greedy(), engine)?;
                 continue;
             }
             if several {
@@ -267,10 +269,10 @@ fn print_summary(
     let stats = &completion.stats;
     writeln!(
         output,
-        "\n[{} prompt + {} generated tokens, {}; prefill {:.3} s, decode {:.3} s, \
+        "\n[{} prompt + {}, {}; prefill {:.3} s, decode {:.3} s, \
          {:.1} tokens/s, {:.2} tokens per step; speculation {}]",
         completion.usage.prompt_tokens,
-        completion.usage.generated_tokens,
+        counted(completion.usage.generated_tokens, "generated token"),
         completion.reason,
         stats.prefill_seconds,
         stats.decode_seconds,
@@ -289,7 +291,7 @@ pub(crate) fn describe(speculation: &EffectiveSpeculation, stats: &SpeculationSt
     }
     if let Some(policy) = &stats.policy {
         let source = policy.source.map_or("no drafts".to_owned(), |source| {
-            format!("{} drafts of {source}", policy.drafts)
+            format!("{} of {source}", counted(policy.drafts, "draft"))
         });
         told += &format!("; last {source} ({})", policy.why);
     }
@@ -306,9 +308,10 @@ fn drafted(stats: &SpeculationStats) -> String {
         .map(|(seen, kept)| format!("{kept}/{seen}"))
         .collect();
     format!(
-        ": {} rounds, {} drafts proposed, {accepted} of {evaluated} compared drafts accepted (by position {})",
-        stats.rounds,
-        stats.proposed,
+        ": {}, {} proposed, {accepted} of {} accepted (by position {})",
+        counted(stats.rounds, "round"),
+        counted(stats.proposed, "draft"),
+        counted(evaluated, "compared draft"),
         positions.join(" ")
     )
 }
@@ -321,7 +324,13 @@ fn counts(stats: &SpeculationStats) -> serde_json::Value {
         .collect();
     let by_source = stats.by_source.iter().map(|of| {
         let source = of.source.to_string();
-        json!({"source": source, "rounds": of.rounds, "proposed": of.proposed, "accepted": of.accepted})
+        json!({
+            "source": source,
+            "rounds": of.rounds,
+            "proposed": of.proposed,
+            "evaluated": of.evaluated,
+            "accepted": of.accepted,
+        })
     });
     let fallbacks = stats.fallbacks.iter();
     let fallbacks = fallbacks.map(|f| json!({"reason": f.reason, "count": f.count}));
@@ -353,8 +362,9 @@ fn counts(stats: &SpeculationStats) -> serde_json::Value {
     })
 }
 
-/// One prompt as an object; its `total` counts the drafts of all prompts until now, so the last one has all.
-fn print_json(completion: &Completion, engine: &Engine) -> Result<(), CliError> {
+/// One prompt as an object; its `total` counts the drafts of all prompts until now, so the last one has all. What is greedy
+/// has no seed.
+fn print_json(completion: &Completion, greedy: bool, engine: &Engine) -> Result<(), CliError> {
     let stats = &completion.stats;
     let effective = engine.speculation();
     let mut speculation = json!({
@@ -380,7 +390,7 @@ fn print_json(completion: &Completion, engine: &Engine) -> Result<(), CliError> 
         "finish_reason": completion.reason.as_str(),
         "stop": completion.stop,
         "prompt_tokens": completion.usage.prompt_tokens,
-        "seed": completion.seed,
+        "seed": (!greedy).then_some(completion.seed),
         "stats": {
             "steps": stats.steps,
             "tokens_per_step": stats.tokens_per_step,

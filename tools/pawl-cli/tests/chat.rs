@@ -156,7 +156,7 @@ fn commands_and_a_system_message() {
     assert_eq!((found[0].0, found[0].1), (found[1].0, found[1].1));
     assert!(found[2].1 > 0, "after `//quit`, a message: {found:?}");
     let printed = text(&output.stdout);
-    assert!(printed.contains("1 turns, "), "{printed}");
+    assert!(printed.contains("1 turn, "), "{printed}");
     assert!(printed.contains("/reset  forget"), "{printed}");
     assert!(!printed.contains("> "), "{printed}");
 }

@@ -70,6 +70,20 @@ fn text_and_statistics_are_printed_and_repeat() {
 }
 
 #[test]
+fn a_seed_is_told_where_one_is_used() {
+    let one = ["--ids", "5", "--max-new-tokens", "1", "--json"];
+    for (more, told) in [
+        (&[][..], None),
+        (&["--temperature", "0"], None),
+        (&["--temperature", "0.5", "--seed", "7"], Some(7)),
+    ] {
+        let output = generate(&[&one[..], more].concat());
+        let object: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(object["seed"].as_u64(), told, "{more:?}");
+    }
+}
+
+#[test]
 fn a_seed_repeats_a_sampled_run() {
     let args = [
         "--ids",
@@ -281,7 +295,7 @@ fn memory_is_bounded_by_options_that_there_are() {
     let fits = limited(&["--kv-blocks", "8", "--max-batch-size", "1"]);
     let plan = text(&fits.stderr);
     assert!(fits.status.success(), "{plan}");
-    assert!(plan.contains("key/value cache, 8 blocks") && plan.contains("2 banks of 1 slots"));
+    assert!(plan.contains("key/value cache, 8 blocks") && plan.contains("2 banks of 1 slot "));
     let inspect = [
         "inspect",
         model().to_str().unwrap(),

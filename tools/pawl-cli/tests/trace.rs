@@ -5,6 +5,7 @@
 mod common;
 
 use common::{assert_refused, model, text};
+use serde_json::Value;
 use std::process::{Command, Output};
 
 fn pawl(args: &[&str]) -> Output {
@@ -36,8 +37,8 @@ fn a_generation_is_recorded_and_drawn() {
         file,
     ]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let printed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let trace: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let trace: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     let rows: Vec<_> = trace["steps"]
         .as_array()
         .unwrap()
@@ -68,7 +69,10 @@ fn a_generation_is_recorded_and_drawn() {
 
     let drawn = pawl(&["trace", file]);
     assert!(drawn.status.success(), "{}", text(&drawn.stderr));
-    let page = std::fs::read_to_string(folder.path().join("trace.html")).unwrap();
+    let written = folder.path().join("trace.html");
+    let told = format!("wrote `{}`\n", written.display());
+    assert_eq!(text(&drawn.stderr), told);
+    let page = std::fs::read_to_string(written).unwrap();
     assert!(page.contains("<svg") && page.contains("class=\"accepted\""));
     let other = folder.path().join("other.html");
     assert!(
@@ -77,6 +81,78 @@ fn a_generation_is_recorded_and_drawn() {
             .success()
     );
     assert_eq!(std::fs::read_to_string(other).unwrap(), page);
+}
+
+/// The lines of the boxes of a page: steps in, kind and number of every draft.
+fn boxes(page: &str) -> Vec<Vec<(usize, &str, usize)>> {
+    page.split("class=\"tree\"").skip(1).map(lines).collect()
+}
+
+fn lines(tree: &str) -> Vec<(usize, &str, usize)> {
+    fn between<'a>(line: &'a str, start: &str, end: &str) -> &'a str {
+        let (_, rest) = line.split_once(start).unwrap();
+        rest.split_once(end).unwrap().0
+    }
+    let lines = tree.split("class=\"line\"").skip(1);
+    let line = |line| {
+        let indent = between(line, "margin-left: ", "em").parse().unwrap();
+        let number = between(line, "data-node=\"", "\"").parse().unwrap();
+        (indent, between(line, "class=\"", "\""), number)
+    };
+    lines.map(line).collect()
+}
+
+#[test]
+fn a_tree_is_drawn_with_every_draft_under_its_parent() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace.json");
+    let (model, file) = (model().to_str().unwrap(), file.to_str().unwrap());
+    let prompt = ["--prompt", "def main():\n    return 1\n\ndef main():\n"];
+    let generate = [
+        "generate",
+        "--model",
+        model,
+        "--max-new-tokens",
+        "32",
+        "--trace",
+        file,
+    ];
+    let trees = ["--speculation", "tree", "--draft-policy", "fixed"];
+    let output = pawl(&[&generate[..], &prompt, &trees].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(pawl(&["trace", file]).status.success());
+    let page = std::fs::read_to_string(folder.path().join("trace.html")).unwrap();
+    let trace: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let steps = trace["steps"].as_array().unwrap().iter();
+    let rows = steps.flat_map(|step| step["rows"].as_array().unwrap());
+    let trees = rows.filter(|row| row["branches"] != 0);
+    let trees: Vec<&Value> = trees.collect();
+    let (boxes, mut kept_a_branch) = (boxes(&page), false);
+    assert!(boxes.len() == trees.len() && boxes.len() > 3);
+    for (lines, row) in boxes.iter().zip(trees) {
+        let drafted = row["drafted"].as_array().unwrap();
+        let mut numbers: Vec<usize> = lines.iter().map(|(.., number)| *number).collect();
+        let (mut open, mut kept) = (Vec::new(), Vec::new());
+        for (indent, kind, number) in lines {
+            open.truncate(*indent);
+            let above = drafted[*number]["parent"].as_u64();
+            assert_eq!(open.last().map(|node| *node as u64), above, "{row}");
+            open.push(*number);
+            if *kind == "accepted" {
+                assert_eq!(kept.last().map(|node| *node as u64), above, "{row}");
+                kept.push(*number);
+            }
+        }
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..drafted.len()).collect::<Vec<_>>());
+        let tokens = kept.iter().map(|node| &drafted[*node]["token"]["id"]);
+        let drawn = row["drawn"].as_array().unwrap().iter();
+        let drawn = drawn.take(kept.len()).map(|token| &token["id"]);
+        assert_eq!(row["accepted"], kept.len());
+        assert!(tokens.eq(drawn), "{row}");
+        kept_a_branch |= row["winner"] != 0;
+    }
+    assert!(kept_a_branch);
 }
 
 #[test]

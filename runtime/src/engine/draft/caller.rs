@@ -2,7 +2,7 @@
 
 use super::{Drafter, Drafting};
 use crate::engine::error::EngineError;
-use crate::speculate::Source;
+use crate::speculate::{Departure, Source};
 
 /// Asks the callers' sources. Keeps nothing: each of them is given all tokens every time.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Drafter for CallerDrafter {
             let tokens: Vec<u32> = active.tokens.iter().chain(row.fresh()).copied().collect();
             match source.ask(&tokens, most) {
                 Ok(tree) => row.proposal.tree = tree,
-                Err(reason) => row.failure = Some(reason),
+                Err(reason) => row.departures.push(Departure::Failed(reason)),
             }
         }
         Ok(())

@@ -188,6 +188,11 @@ impl Governor {
         }
     }
 
+    /// Whether trees are run at all.
+    pub(super) fn runs_trees(&self) -> bool {
+        self.speculation.width > 1
+    }
+
     /// Whether a head that has drafted with these confidences should draft once more.
     pub(in crate::engine) fn worth_another(&self, choice: &Choice, confidences: &[f32]) -> bool {
         let Some(source) = choice.arm.map(|arm| arm.source) else {

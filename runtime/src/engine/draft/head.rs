@@ -87,7 +87,12 @@ impl HeadDrafter {
             let count = waiting + row.kept.get();
             // The first draft needs no position beyond the ones read.
             let spare = row.head_room.saturating_sub(count);
-            let drafts = row.wanted(Source::Head).min(spare + 1);
+            let mut drafts = row.wanted(Source::Head).min(spare + 1);
+            let kept = kept_rows(drafting.hidden, row, width);
+            if drafts > 0 && !are_numbers(self.unread(row.request).iter().chain(kept)) {
+                // Nothing follows from them, which says nothing of the head: it is not asked.
+                (drafts, row.choice.arm) = (0, None);
+            }
             let read = drafts > 0 || row.is_prefill || count > MOST_UNREAD;
             row.head_kept = if read { count } else { 0 };
             if read {
@@ -99,7 +104,7 @@ impl HeadDrafter {
                 });
             } else {
                 let mut rows = self.unread(row.request).to_vec();
-                rows.extend_from_slice(kept_rows(drafting.hidden, row, width));
+                rows.extend_from_slice(kept);
                 self.staged.push((row.request, rows));
             }
         }
@@ -321,6 +326,10 @@ impl Drafter for HeadDrafter {
         let rows = self.unread.values().map(Vec::capacity);
         rows.sum::<usize>() * size_of::<f32>()
     }
+}
+
+fn are_numbers<'a>(mut values: impl Iterator<Item = &'a f32>) -> bool {
+    values.all(|value| value.is_finite())
 }
 
 /// The decoder's hidden rows of what a row keeps.

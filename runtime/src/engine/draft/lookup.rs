@@ -62,6 +62,9 @@ impl LookupDrafter {
         let spine = row.proposal.spine();
         let fresh: Vec<u32> = row.fresh().iter().chain(&spine).copied().collect();
         let tree = row.choice.width > 1 && spine.is_empty();
+        if row.choice.tail == Some(Source::Lookup) {
+            row.proposal.tail = Some((Source::Lookup, spine.len()));
+        }
         let most = most.saturating_sub(spine.len());
         let own = text.index.find(&fresh).map_or(0, |found| found.length);
         let scope = active.scope.as_ref().filter(|_| self.shared.held() > 0);

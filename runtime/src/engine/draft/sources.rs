@@ -9,7 +9,7 @@ use crate::engine::active::{Active, Delivered};
 use crate::engine::error::EngineError;
 use crate::exec::Decoder;
 use crate::ids::RequestId;
-use crate::speculate::{Source, Speculation};
+use crate::speculate::{Departure, Source, Speculation};
 use std::time::Instant;
 
 /// Failures of one source in a row after which it is not asked again.
@@ -32,8 +32,10 @@ pub(in crate::engine) struct Sources {
 struct Agreement {
     compared: usize,
     agreed: usize,
-    /// Times in a row that it was asked for drafts and none could be drawn.
+    /// Times that it was asked for drafts and none could be drawn, until it drafts for the first time.
     silent: usize,
+    /// Whether it ever drafted: where it does not later, that lies with the request.
+    spoke: bool,
 }
 
 impl Agreement {
@@ -69,8 +71,9 @@ impl Agreement {
 
     /// Counts a time that it was asked for drafts.
     fn asked(&mut self, drafted: bool) -> Option<String> {
-        self.silent = if drafted { 0 } else { self.silent + 1 };
-        (self.silent >= Self::SILENT).then(|| {
+        self.spoke |= drafted;
+        self.silent += usize::from(!drafted);
+        (!self.spoke && self.silent >= Self::SILENT).then(|| {
             format!(
                 "no draft could be drawn from its logits {} times in a row; they may not be finite numbers",
                 self.silent
@@ -143,7 +146,7 @@ impl Sources {
         for row in drafting.rows.iter_mut() {
             let mut requests = drafting.requests.iter();
             let active = requests.find(|active| active.id == row.request);
-            tidy(row, active, drafting.vocab);
+            tidy(row, active, drafting.vocab, drafting.governor.runs_trees());
         }
         Ok(())
     }
@@ -197,9 +200,10 @@ impl Sources {
         self.agreement.is_open()
     }
 
-    /// Learns what became of one request's drafts in a published step.
+    /// Learns what became of one request's drafts in a published step. Where nothing could be drawn, nothing was compared.
     pub(in crate::engine) fn learn(&mut self, told: &Delivered) {
-        let Some(arm) = told.arm.filter(|arm| arm.source.heads()) else {
+        let of_head = told.arm.filter(|arm| arm.source.heads());
+        let Some(arm) = of_head.filter(|_| told.told.is_ok()) else {
             return;
         };
         // A head tells how sure it is of the drafts of a chain; what is there without was added by a lookup.
@@ -255,17 +259,45 @@ impl Sources {
 
 /// Drops what cannot be run or kept: tokens that do not exist, with what follows them, what would follow the request's end,
 /// and more drafts than were asked for.
-fn tidy(row: &mut Decided, active: Option<&Active>, vocab: usize) {
+fn tidy(row: &mut Decided, active: Option<&Active>, vocab: usize, trees: bool) {
     let most = row.room.min(row.choice.drafts);
     let mut tree = std::mem::take(&mut row.proposal.tree);
+    let made = tree.len();
     tree.keep(|token| usize::try_from(token).is_ok_and(|token| token < vocab));
+    if row.choice.source == Some(Source::Caller) {
+        let unknown = (tree.len() < made).then_some(Departure::UnknownTokens);
+        let branches = !trees && !tree.is_chain();
+        row.departures.extend(unknown);
+        row.departures
+            .extend(branches.then_some(Departure::Branches));
+    }
     if let Some(active) = active {
         tree.end_early(|path| active.cursor.useful(row.fresh(), path));
     }
     tree.narrow(row.choice.width);
     tree.cut(most, row.choice.nodes.max(most));
     row.proposal.tree = tree;
-    row.proposal.source = row.choice.source.filter(|_| !row.proposal.tree.is_empty());
+    let alone = row.proposal.tail.filter(|(_, own)| *own == 0);
+    let source = alone.map(|(source, _)| source).or(row.choice.source);
+    row.proposal.source = source.filter(|_| !row.proposal.tree.is_empty());
     row.proposal.arm = row.choice.arm;
     row.proposal.why = Some(row.choice.why);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_that_has_drafted_is_not_taken_for_silent() {
+        let silent = |agreement: &mut Agreement| {
+            let asked = (0..2 * Agreement::SILENT).filter_map(|_| agreement.asked(false));
+            asked.count()
+        };
+        let mut never = Agreement::default();
+        assert!(silent(&mut never) > 0);
+        let mut once = Agreement::default();
+        assert_eq!(once.asked(true), None);
+        assert_eq!(silent(&mut once), 0);
+    }
 }

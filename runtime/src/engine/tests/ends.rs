@@ -2,10 +2,13 @@
 
 use super::stand_in::{Bench, Law, Told, limits};
 use crate::engine::EngineOptions;
-use crate::request::{FinishReason, ModelLimits, Request};
+use crate::request::{Event, FinishReason, ModelLimits, Request};
 use crate::sample::SamplingParams;
 use crate::speculate::{DraftPolicy, DraftSource, DraftTree, Speculation};
 use crate::txn::tests::fixture::Form;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 const PROMPT: [u32; 3] = [1, 2, 3];
 const LENGTH: usize = 18;
@@ -111,6 +114,28 @@ fn an_end_in_a_branch_keeps_what_the_branch_holds() {
         let rows = stats.rounds + stats.plain_steps;
         assert_eq!(stats.accepted + rows, end as u64 + 1, "{stats:?}");
     }
+}
+
+/// Whoever hears that a request has ended finds it in the totals: nothing is told before they are shown.
+#[test]
+fn totals_are_shown_before_the_end_is_told() {
+    let mut bench = Bench::new(Form::Update(4), &EngineOptions::default());
+    let id = bench.submit(&Request::from_ids(PROMPT).max_new_tokens(1));
+    let (events, shown) = (bench.receiver(id), Arc::clone(&bench.core.shown));
+    thread::scope(|scope| {
+        let shown = shown.lock().unwrap();
+        let step = scope.spawn(|| bench.core.step().unwrap());
+        thread::sleep(Duration::from_millis(200));
+        assert!(events.is_empty(), "told before the totals are shown");
+        drop(shown);
+        step.join().unwrap();
+    });
+    assert_eq!(shown.lock().unwrap().plain_steps, 1);
+    let told = bench.events(id);
+    assert!(
+        matches!(told.last(), Some(Event::Finished { .. })),
+        "{told:?}"
+    );
 }
 
 /// A wrong draft, and beside it the right ones.

@@ -6,7 +6,9 @@ use crate::engine::EngineOptions;
 use crate::engine::draft::Measured;
 use crate::request::Request;
 use crate::sample::SamplingParams;
-use crate::speculate::{DraftPolicy, DraftSource, DraftTree, Speculation, SpeculationStats};
+use crate::speculate::{
+    DraftPolicy, DraftSource, DraftTree, Source, Speculation, SpeculationStats,
+};
 use crate::txn::tests::fixture::Form;
 use std::error::Error;
 use std::sync::Arc;
@@ -156,6 +158,33 @@ fn without_trees_a_callers_branches_are_cut() {
             "{mode}: {stats:?}"
         );
         assert!(stats.proposed <= 3 * stats.rounds, "{mode}: {stats:?}");
+        let [fallback] = &stats.fallbacks[..] else {
+            panic!("{mode}: {stats:?}")
+        };
+        assert!(fallback.reason.contains("trees"), "{mode}: {fallback:?}");
+        assert_eq!(fallback.count, stats.rounds, "{mode}");
+        let told = bench.told().remove(0);
+        assert_eq!(told.stats.speculation.fallbacks, stats.fallbacks);
+    }
+}
+
+/// Where trees are run and a chain is chosen, or chains are all that a caller makes, nothing is given up.
+#[test]
+fn what_is_run_as_it_was_made_is_no_fallback() {
+    for (mode, kind) in [
+        (Speculation::Ngram, Kind::Chain),
+        (Speculation::Tree, Kind::Tree),
+        (Speculation::Auto, Kind::Tree),
+    ] {
+        for policy in [DraftPolicy::Fixed, DraftPolicy::Adaptive] {
+            let mut bench = Bench::new(Form::Update(6), &options(mode, policy));
+            let (text, asked) = (text(), Arc::default());
+            let asks = Request::from_ids(PROMPT).max_new_tokens(100);
+            bench.submit(&asks.drafts(Wrong { kind, text, asked }));
+            bench.drain();
+            assert!(bench.core.totals.rounds > 0, "{mode}, {policy}");
+            assert_eq!(bench.core.totals.fallbacks, [], "{mode}, {policy}");
+        }
     }
 }
 
@@ -257,6 +286,34 @@ fn a_head_without_numbers_is_left_alone() {
             };
             assert!(fallback.reason.contains("finite"), "{fallback:?}");
             assert!(stats.draft_passes < 12, "{mode}, {policy}: {stats:?}");
+            let mut sources = stats.by_source.iter();
+            assert!(sources.all(|of| of.source == Source::Lookup), "{stats:?}");
+        }
+    }
+}
+
+/// A head is not judged by requests that nothing can be drawn for: neither where what it reads is no number, nor where the
+/// decoder's logits are none.
+#[test]
+fn requests_without_numbers_do_not_take_the_head_from_others() {
+    for mode in [Speculation::Mtp, Speculation::Tree, Speculation::Auto] {
+        for policy in [DraftPolicy::Fixed, DraftPolicy::Adaptive] {
+            let mut bench = Bench::of(Form::Update(6), Law::Deaf, &options(mode, policy));
+            for first in [0, 1] {
+                bench.submit(&Request::from_ids([first, 2, 3]).max_new_tokens(60));
+                bench.drain();
+            }
+            assert_eq!(bench.told()[1].tokens, text()[..60]);
+            assert_eq!(bench.core.totals.fallbacks, [], "{mode}, {policy}");
+            assert!(bench.core.sources.has(Source::Head), "{mode}, {policy}");
+
+            let law = Law::BrokenUntil(PROMPT.len());
+            let mut bench = Bench::of(Form::Update(6), law, &options(mode, policy));
+            for _ in 0..20 {
+                bench.submit(&Request::from_ids(PROMPT).max_new_tokens(60));
+                bench.drain();
+            }
+            assert!(bench.core.sources.has(Source::Head), "{mode}, {policy}");
         }
     }
 }
@@ -277,6 +334,19 @@ fn lookups_go_on_behind_a_head() {
     assert!(stats.draft_passes <= 3 * (stats.rounds + 1), "{stats:?}");
     assert!(
         stats.by_accepted.get(5).is_some_and(|full| *full > 5),
+        "{stats:?}"
+    );
+    let [head, lookup] = &stats.by_source[..] else {
+        panic!("{stats:?}")
+    };
+    assert_eq!((head.source, lookup.source), (Source::Head, Source::Lookup));
+    assert_eq!(head.proposed + lookup.proposed, stats.proposed);
+    assert_eq!(head.evaluated + lookup.evaluated, stats.evaluated);
+    assert_eq!(head.accepted + lookup.accepted, stats.accepted);
+    // Of five drafts the head makes three; it knows the text, and so does what it repeats.
+    assert!(head.proposed <= 3 * head.rounds, "{stats:?}");
+    assert!(
+        lookup.rounds <= head.rounds && lookup.accepted > 10,
         "{stats:?}"
     );
 }

@@ -112,6 +112,19 @@ fn tokens_that_do_not_exist_are_cut_off() {
         stats.proposed <= 2 * stats.rounds && stats.accepted == stats.proposed,
         "{stats:?}"
     );
+    let [fallback] = &stats.fallbacks[..] else {
+        panic!("{stats:?}")
+    };
+    assert!(
+        fallback.reason.contains("not in the vocabulary"),
+        "{fallback:?}"
+    );
+    // The last drafts are cut to what the request can still use.
+    assert!(
+        (stats.rounds - 1..=stats.rounds).contains(&fallback.count),
+        "{stats:?}"
+    );
+    assert_eq!(told.stats.speculation.fallbacks, stats.fallbacks);
 }
 
 /// Fails, or panics, at its fourth call; is right before.

@@ -76,7 +76,8 @@ impl Executor for Graph {
                         .flatten(),
                 );
                 if want_hidden {
-                    outputs.hidden.extend([tokens[t] as f32, trace(seen)]);
+                    let hidden = self.law.hidden(seen);
+                    outputs.hidden.extend([tokens[t] as f32, hidden]);
                 }
             }
         }
@@ -97,11 +98,15 @@ pub(super) enum Law {
     Until(usize),
     /// On the last token alone, and nothing that the head says is a number.
     Broken,
+    /// As until, and nothing that the head says is a number.
+    BrokenUntil(usize),
+    /// As everything, but hidden rows of texts that begin with token 0 are no numbers.
+    Deaf,
 }
 
 impl Law {
     fn logits(self, history: &[u32], [conv, delta]: &[Vec<f32>; 2]) -> Vec<f32> {
-        if matches!(self, Self::Until(good) if history.len() > good) {
+        if matches!(self, Self::Until(good) | Self::BrokenUntil(good) if history.len() > good) {
             return vec![f32::NAN; VOCAB];
         }
         let last = *history.last().unwrap();
@@ -115,7 +120,7 @@ impl Law {
     }
 
     fn weigh(self, last: u32, token: u32, rest: f32) -> f32 {
-        let everything = matches!(self, Self::Everything | Self::Until(_));
+        let everything = matches!(self, Self::Everything | Self::Until(_) | Self::Deaf);
         let rest = if everything { rest } else { 0.0 };
         2.0 * noise(last, token as usize) + rest
     }
@@ -125,8 +130,16 @@ impl Law {
         let weight = self.weigh(last, token, rest);
         match self {
             Self::Strangers => -weight,
-            Self::Broken => f32::NAN,
-            Self::Everything | Self::Until(_) | Self::LastToken => weight,
+            Self::Broken | Self::BrokenUntil(_) => f32::NAN,
+            Self::Everything | Self::Until(_) | Self::LastToken | Self::Deaf => weight,
+        }
+    }
+
+    /// What the head is told of a history.
+    fn hidden(self, history: &[u32]) -> f32 {
+        match (self, history.first()) {
+            (Self::Deaf, Some(0)) => f32::NAN,
+            _ => trace(history),
         }
     }
 
@@ -388,6 +401,12 @@ impl Bench {
         let found = self.requests.iter().find(|(request, ..)| *request == id);
         let events = found.map(|(_, _, events)| std::iter::from_fn(|| events.try_recv().ok()));
         events.into_iter().flatten().collect()
+    }
+
+    /// Where a request is told, for whoever looks while a step runs.
+    pub(super) fn receiver(&self, id: RequestId) -> async_channel::Receiver<Event> {
+        let found = self.requests.iter().find(|(request, ..)| *request == id);
+        found.unwrap().2.clone()
     }
 
     /// Steps until no request is left.

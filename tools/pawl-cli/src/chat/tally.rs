@@ -2,6 +2,7 @@
 
 use crate::error::CliError;
 use crate::generate::describe;
+use genai_config_schema::counted;
 use pawl::{Completion, Engine, Reuse, SpeculationStats};
 use std::io::Write;
 
@@ -44,9 +45,9 @@ impl Tally {
         };
         let _ = writeln!(
             std::io::stderr(),
-            "[{} prompt tokens ({} reused{reuse}) + {} generated, {}; prefill {:.3} s, decode {:.3} s, \
-             {:.1} tokens/s; speculation {}]",
-            usage.prompt_tokens,
+            "[{} ({} reused{reuse}) + {} generated, {}; prefill {:.3} s, decode {:.3} s, {:.1} tokens/s; \
+             speculation {}]",
+            counted(usage.prompt_tokens, "prompt token"),
             usage.reused_tokens,
             usage.generated_tokens,
             answer.reason,
@@ -62,14 +63,13 @@ impl Tally {
     pub(super) fn print(&self, output: &mut impl Write, engine: &Engine) -> Result<(), CliError> {
         writeln!(
             output,
-            "{} turns, {} prompt tokens ({} reused) + {} generated in {:.3} s; {} states kept, {} evicted; \
-             speculation {}",
-            self.turns,
-            self.prompt_tokens,
+            "{}, {} ({} reused) + {} generated in {:.3} s; {} kept, {} evicted; speculation {}",
+            counted(self.turns, "turn"),
+            counted(self.prompt_tokens, "prompt token"),
             self.reused_tokens,
             self.generated_tokens,
             self.seconds,
-            engine.kept_states().held,
+            counted(engine.kept_states().held, "state"),
             engine.kept_states().evicted,
             describe(engine.speculation(), &self.speculation),
         )?;

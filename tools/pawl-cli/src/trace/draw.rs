@@ -1,7 +1,9 @@
 //! A trace as a page: the text with what was drafted, and the cost of each step.
 
 use super::format::{Row, Seconds, Settings, Step, Token, Trace};
+use super::tree::{self, Node};
 use crate::limits::{TRACE_LETTERS, TRACE_REMARK};
+use genai_config_schema::counted;
 use minijinja::Environment;
 use minijinja::value::{Serde, Value};
 use serde::Serialize;
@@ -17,6 +19,7 @@ const HEIGHT: f64 = 120.0;
 /// A template that cannot be rendered.
 pub(crate) fn page(trace: &Trace) -> Result<String, minijinja::Error> {
     let mut pages = Environment::new();
+    pages.add_filter("counted", |count: u64, noun: &str| counted(count, noun));
     // The name tells that values are escaped.
     pages.add_template("page.html", include_str!("page.html"))?;
     let page = Page {
@@ -84,12 +87,14 @@ struct Text {
     parts: Vec<Part>,
 }
 
-/// A token of a text, or one that was drafted there and rejected.
+/// A token of a text, one that was drafted there and rejected, or a tree of drafts.
 #[derive(Debug, Serialize)]
 struct Part {
     kind: &'static str,
     text: String,
     about: String,
+    /// The drafts of a step that branched, kept and rejected; else none.
+    tree: Vec<Node>,
 }
 
 fn texts(trace: &Trace) -> Vec<Text> {
@@ -112,33 +117,48 @@ fn texts(trace: &Trace) -> Vec<Text> {
     texts
 }
 
-/// The accepted drafts, the rejected ones, then the token that the request drew itself.
+/// The accepted drafts, the rejected ones or the tree that they are in, then the token that the request drew itself.
 fn parts(step: &Step, row: &Row) -> Vec<Part> {
-    // Said of each token, so it is bounded.
+    let about = remarks(step, row);
+    let part = |kind, token: &Token| Part {
+        kind,
+        text: visible(&token.text, token.id),
+        about: format!("token {}, {about}", token.id),
+        tree: Vec::new(),
+    };
+    let path: HashSet<usize> = row.path().into_iter().collect();
+    let (accepted, own) = row.drawn.split_at(row.accepted.min(row.drawn.len()));
+    let accepted = accepted.iter().map(|token| part("accepted", token));
+    let own = own.iter().map(|token| part("own", token));
+    let drafts: Vec<Part> = if row.is_tree() {
+        vec![Part {
+            kind: "tree",
+            text: String::new(),
+            about: about.clone(),
+            tree: tree::nodes(&row.drafted, &path),
+        }]
+    } else {
+        let nodes = row.drafted.iter().enumerate();
+        let rejected = nodes.filter(|(index, _)| !path.contains(index));
+        let rejected = rejected.map(|(_, draft)| part("rejected", &draft.token));
+        rejected.collect()
+    };
+    accepted.chain(drafts).chain(own).collect()
+}
+
+/// What is said of each token of a row, so it is bounded.
+fn remarks(step: &Step, row: &Row) -> String {
     let remark = |before: &str, text: Option<&String>| {
         let shown = text.map(|text| begun(text, TRACE_REMARK));
         shown.map_or(String::new(), |text| before.chars().chain(text).collect())
     };
     let source = remark(", ", row.source.as_ref());
     let why = remark(": ", row.why.as_ref());
-    let about = format!("step {}{source}{why}", step.index);
-    let part = |kind, token: &Token| Part {
-        kind,
-        text: visible(&token.text, token.id),
-        about: format!("token {}, {about}", token.id),
-    };
-    let path: HashSet<usize> = row.path().into_iter().collect();
-    let nodes = row.drafted.iter().enumerate();
-    let rejected = nodes.filter(|(index, _)| !path.contains(index));
-    let (accepted, own) = row.drawn.split_at(row.accepted.min(row.drawn.len()));
-    let accepted = accepted.iter().map(|token| part("accepted", token));
-    let rejected = rejected.map(|(_, draft)| part("rejected", &draft.token));
-    let own = own.iter().map(|token| part("own", token));
-    accepted.chain(rejected).chain(own).collect()
+    format!("step {}{source}{why}", step.index)
 }
 
 /// A token's text with signs for what cannot be seen; its number where it has none.
-fn visible(text: &str, id: u32) -> String {
+pub(super) fn visible(text: &str, id: u32) -> String {
     if text.is_empty() {
         return format!("#{id}");
     }
@@ -228,10 +248,12 @@ fn bar(index: usize, step: &Step, scale: f64) -> Bar {
         drafted: marks(drafted),
         accepted: marks(accepted),
         about: format!(
-            "step {}: {milliseconds:.2} ms, {} requests in {} rows, {drawn} tokens, {accepted} of {drafted} drafts accepted",
+            "step {}: {milliseconds:.2} ms, {} in {}, {}, {accepted} of {} accepted",
             step.index,
-            step.rows.len(),
-            step.width(),
+            counted(step.rows.len(), "request"),
+            counted(step.width(), "row"),
+            counted(drawn, "token"),
+            counted(drafted, "draft"),
         ),
     }
 }
@@ -251,12 +273,25 @@ mod tests {
             "wrong&amp;",
             "&quot;own&quot;",
             "1 of 3 drafts accepted",
-            "1 requests in 2 rows",
+            "1 request in 2 rows",
+            "<td>1 step</td>",
             "<svg",
         ] {
             assert!(page.contains(part), "{part} is not in {page}");
         }
-        assert_eq!(page.matches("class=\"rejected\" title").count(), 2);
+        // The tree of a step stands as a whole in its box.
+        assert_eq!(page.matches("class=\"rejected\" data-node").count(), 2);
+        assert_eq!(page.matches("class=\"accepted\" data-node").count(), 1);
+    }
+
+    #[test]
+    fn drafts_without_branches_are_struck_out_in_the_text() {
+        let mut trace = trace();
+        trace.steps[0].rows[0].drafted.remove(0);
+        trace.steps[0].rows[0].drafted[1].parent = Some(0);
+        let page = page(&trace).unwrap();
+        assert_eq!(page.matches("class=\"rejected\" title").count(), 1);
+        assert!(!page.contains("data-node"), "{page}");
     }
 
     #[test]
@@ -266,6 +301,8 @@ mod tests {
         let row = &mut trace.steps[0].rows[0];
         (row.source, row.why) = (Some(hostile.to_owned()), Some(hostile.to_owned()));
         row.drawn = vec![token(2, hostile), token(3, "\u{202e}\u{1b}[31m")];
+        // One in a tree, beside those that are drawn.
+        row.drafted[0].token = token(1, &[hostile, "\u{202e}\u{1b}[31m"].concat());
         trace.model = hostile.to_owned();
         trace.settings.speculation = hostile.to_owned();
         let page = page(&trace).unwrap();
@@ -324,13 +361,8 @@ mod tests {
         trace.steps[0].rows = rows.chain([chain]).collect();
         let texts = texts(&trace);
         assert_eq!(texts.len(), 60_000);
-        let rejected = |text: &Text| {
-            text.parts
-                .iter()
-                .filter(|part| part.kind == "rejected")
-                .count()
-        };
-        assert_eq!(rejected(&texts[0]), 2);
+        let tree = texts[0].parts.iter().flat_map(|part| &part.tree);
+        assert_eq!(tree.filter(|node| node.kind == "rejected").count(), 2);
     }
 
     #[test]

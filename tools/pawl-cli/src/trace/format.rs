@@ -196,6 +196,12 @@ impl Row {
         Ok(())
     }
 
+    /// Whether a token has several drafts.
+    pub(crate) fn is_tree(&self) -> bool {
+        let mut drafted = self.drafted.iter().enumerate();
+        drafted.any(|(index, draft)| draft.parent != index.checked_sub(1))
+    }
+
     /// The nodes that were accepted, from the root down.
     pub(crate) fn path(&self) -> Vec<usize> {
         let mut path: Vec<usize> = Vec::new();

@@ -4,13 +4,16 @@ mod draw;
 mod format;
 mod record;
 mod texts;
+mod tree;
 mod wrong;
 
 use crate::error::CliError;
 use crate::limits::TRACE_BYTES;
 use crate::output::Target;
 use format::Trace;
+use genai_config_schema::printable;
 pub(crate) use record::Recorder;
+use std::io::Write;
 use std::path::PathBuf;
 
 /// Options of the command.
@@ -33,12 +36,15 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     };
     let text = genai_config_schema::read_regular(&args.file, TRACE_BYTES);
     let text = text.map_err(|error| failed(&error))?;
-    let out = Target::new(&out)?;
+    let (page, out) = (out.display().to_string(), Target::new(&out)?);
     if out.is(&args.file) {
         return Err(CliError::Usage("--out is the trace itself".to_owned()));
     }
     let trace = Trace::from_json(&text).map_err(|reason| failed(&reason))?;
     drop(text);
-    let page = draw::page(&trace).map_err(|error| failed(&error))?;
-    out.write(page.as_bytes())
+    let drawn = draw::page(&trace).map_err(|error| failed(&error))?;
+    out.write(drawn.as_bytes())?;
+    let told = format!("wrote `{page}`");
+    let _ = writeln!(std::io::stderr(), "{}", printable(&told));
+    Ok(())
 }

@@ -7,6 +7,8 @@ const HEAD: &str = "runtime/src/engine/draft/head.rs";
 const SOURCES: &str = "runtime/src/engine/draft/sources.rs";
 const TREE: &str = "engine::tests::trees::every_node_can_end_the_winning_path_with_transitions";
 const RANDOM: &str = "engine::tests::state::random_requests_keep_what_their_tokens_leave";
+const NO_NUMBERS: &str =
+    "engine::tests::policies::requests_without_numbers_do_not_take_the_head_from_others";
 const FAILURES: &str =
     "engine::tests::failures::a_failed_call_leaves_no_trace_with_transitions_and_a_head";
 
@@ -85,6 +87,17 @@ pub(super) const ACCEPTANCE: &[Mistake] = &[
         test: unit(FAILURES),
     },
     Mistake {
+        name: "totals-shown-after-the-end-is-told",
+        file: "runtime/src/engine/step.rs",
+        text: "        self.show_totals();
+        self.deliver(&plan, delivered);
+",
+        replacement: "        self.deliver(&plan, delivered);
+        self.show_totals();
+",
+        test: unit("engine::tests::ends::totals_are_shown_before_the_end_is_told"),
+    },
+    Mistake {
         name: "the-first-failure-ends-everything",
         file: "runtime/src/engine/worker.rs",
         text: "const MAX_FAILURES: usize = 3;",
@@ -153,6 +166,20 @@ pub(super) const TREES: &[Mistake] = &[
         test: unit("engine::tests::sources::a_source_that_fails_is_left_alone_with_its_reason"),
     },
     Mistake {
+        name: "a-callers-branches-cut-unsaid",
+        file: SOURCES,
+        text: "let branches = !trees && !tree.is_chain();",
+        replacement: "let branches = trees && !tree.is_chain();",
+        test: unit("engine::tests::policies::without_trees_a_callers_branches_are_cut"),
+    },
+    Mistake {
+        name: "unknown-tokens-cut-unsaid",
+        file: SOURCES,
+        text: "row.departures.extend(unknown);",
+        replacement: "row.departures.extend(unknown.filter(|_| trees));",
+        test: unit("engine::tests::sources::tokens_that_do_not_exist_are_cut_off"),
+    },
+    Mistake {
         name: "a-failing-head-is-asked-for-ever",
         file: SOURCES,
         text: "const MAX_FAILURES: usize = 2;",
@@ -160,11 +187,41 @@ pub(super) const TREES: &[Mistake] = &[
         test: unit("engine::tests::sources::a_head_that_keeps_failing_is_left_alone"),
     },
     Mistake {
+        name: "a-head-judged-by-what-it-cannot-read",
+        file: HEAD,
+        text: "(drafts, row.choice.arm) = (0, None);",
+        replacement: "drafts = drafts.min(usize::MAX);",
+        test: unit(NO_NUMBERS),
+    },
+    Mistake {
+        name: "a-head-judged-by-rows-that-failed",
+        file: SOURCES,
+        text: "let Some(arm) = of_head.filter(|_| told.told.is_ok()) else {",
+        replacement: "let Some(arm) = of_head else {",
+        test: unit(NO_NUMBERS),
+    },
+    Mistake {
+        name: "a-head-silenced-by-one-request",
+        file: SOURCES,
+        text: "self.spoke |= drafted;",
+        replacement: "self.spoke &= drafted;",
+        test: unit(
+            "engine::draft::sources::tests::a_head_that_has_drafted_is_not_taken_for_silent",
+        ),
+    },
+    Mistake {
         name: "texts-are-shared-with-everybody",
         file: "runtime/src/request/request.rs",
         text: "scope: self.scope.clone(),",
         replacement: "scope: self.scope.as_ref().map(|_| String::new()),",
         test: unit("engine::tests::sources::texts_are_shared_within_a_scope_only"),
+    },
+    Mistake {
+        name: "lookups-counted-for-the-head",
+        file: "runtime/src/engine/draft/lookup.rs",
+        text: "row.proposal.tail = Some((Source::Lookup, spine.len()));",
+        replacement: "row.proposal.tail = Some((Source::Lookup, spine.len() + 99));",
+        test: unit("engine::tests::policies::lookups_go_on_behind_a_head"),
     },
     Mistake {
         name: "unread-rows-are-lost",
