@@ -75,9 +75,8 @@ pub(super) const OWED: &[Mistake] = &[
     Mistake {
         name: "not-made-by-the-row-that-reads-it",
         file: OPERATOR,
-        text: "        let slots = self.slots(context, heads)?;",
-        replacement: "        put_off.clear(rows.len());
-        let slots = self.slots(context, heads)?;",
+        text: "            put_off: &self.put_off,",
+        replacement: "            put_off: &PutOff::default(),",
         test: case("speculation", COMMITTED),
     },
     Mistake {

@@ -117,7 +117,7 @@ pub(super) const SELECTION: &[Mistake] = &[
         name: "stride-from-the-kept-count",
         file: COMMIT,
         text: "SeriesLayout::new(spec.count, step_rows, spec.width);",
-        replacement: "SeriesLayout::new(spec.count, rows.len(), spec.width);",
+        replacement: "SeriesLayout::new(spec.count, row.batch + 1, spec.width);",
         test: unit(SCRIPTS),
     },
     Mistake {
