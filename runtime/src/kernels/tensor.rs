@@ -68,7 +68,7 @@ impl<'c> RawTensor<'c> {
     fn refuse_other_than(
         &self,
         expected: TensorElementType,
-        name: &str,
+        name: impl std::fmt::Display,
     ) -> Result<(), KernelError> {
         if self.element == expected.into() {
             return Ok(());
@@ -256,7 +256,7 @@ fn output_of_shape<'c>(
     };
     // SAFETY: outputs of a node on the CPU provider are tensors in host memory, and stay while it runs.
     let value = unsafe { RawTensor::read(value) }?;
-    value.refuse_other_than(TensorElementType::Float32, &format!("output {index}"))?;
+    value.refuse_other_than(TensorElementType::Float32, format_args!("output {index}"))?;
     let start = value.start.as_ptr().cast::<f32>();
     // SAFETY: ONNX Runtime allocated that many floats, and no slice of them exists: an input that shares them is only
     // handled through `in_place`.
