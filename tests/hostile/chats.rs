@@ -153,7 +153,7 @@ fn models() -> Vec<Case> {
             "a system message that the template refuses",
             "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}x",
             "a\n",
-            &["prompt tokens"],
+            &["1 prompt token "],
         )
         .succeeds(),
         without(
