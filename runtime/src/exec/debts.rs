@@ -4,19 +4,25 @@
 
 use crate::device::Buffer;
 use crate::kernels::{Collected, Ledger};
-use crate::model::{FixedBuffers, Lost};
+use crate::model::FixedBuffers;
 
-const LOST: &str = "fixed state was lost when an operator failed while it made it";
-const NOT_MADE: &str = "no operator made the states that the step was to read";
-
-/// Has the host make what is owed to banks that `left` does not leave to an operator.
+/// Has the host make what no operator will. `operators` says whether the session has any of Pawl's; such a one makes what is
+/// owed to a bank that it had in the run before.
+///
+/// # Errors
+/// A row among `reads` whose state was lost.
 pub(super) fn settle(
     fixed: &mut [FixedBuffers],
-    left: impl Fn(&Buffer) -> bool,
+    reads: &[i32],
+    operators: bool,
 ) -> Result<(), String> {
-    for buffers in fixed {
-        if buffers.lost || (!buffers.owed.is_empty() && !left(&buffers.bank)) {
-            buffers.settle().map_err(|Lost| LOST.to_owned())?;
+    for (tensor, buffers) in fixed.iter_mut().enumerate() {
+        let read = |row: &usize| i32::try_from(*row).is_ok_and(|row| reads.contains(&row));
+        if let Some(row) = buffers.lost.iter().find(|row| read(row)) {
+            return Err(lost(tensor, *row));
+        }
+        if !(operators && buffers.by_operator) {
+            buffers.settle();
         }
     }
     Ok(())
@@ -25,48 +31,76 @@ pub(super) fn settle(
 /// Leaves what is owed to the operators that will read it. Until it is [collected](collect), it counts as lost.
 pub(super) fn hand_over(ledger: Option<&Ledger>, fixed: &mut [FixedBuffers]) {
     let Some(ledger) = ledger else { return };
+    ledger.begin();
     for buffers in fixed.iter_mut().filter(|buffers| !buffers.owed.is_empty()) {
         let row = buffers.bank.row_elements();
-        let staging = buffers.checkpoints.as_mut().and_then(Buffer::as_f32_mut);
-        if let (Some(bank), Some(staging)) = (buffers.bank.as_f32(), staging) {
+        let checkpoints = buffers.checkpoints.as_ref().and_then(Buffer::as_f32);
+        if let (Some(bank), Some(checkpoints)) = (buffers.bank.as_f32(), checkpoints) {
             let states = std::mem::take(&mut buffers.owed);
-            buffers.lost = true;
-            let staging = (staging.as_mut_ptr(), staging.len());
-            // SAFETY: the buffers belong to the run, which only ends after the debt is collected; meanwhile only the
-            // operator is bound to them.
-            unsafe { ledger.owe((bank.as_ptr(), row), staging, states) };
+            buffers.lost.extend(states.iter().map(|state| state.row));
+            // SAFETY: the states were checked against these buffers, which stay for the run; the ledger forgets them at the
+            // next one, also where this one unwinds. The operator alone is bound to the checkpoints.
+            unsafe { ledger.owe((bank.as_ptr(), row), checkpoints, states) };
         }
     }
 }
 
-/// Finds out what the operators have made. What none has begun is owed as before: after a step that failed early.
+/// Finds out what the operators have made in a run, `done` or failed. What none has begun in a run that failed is owed as
+/// before.
 ///
 /// # Errors
-/// States that no operator made although the step may be done, and states that were lost.
-pub(super) fn collect(ledger: Option<&Ledger>, fixed: &mut [FixedBuffers]) -> Result<(), String> {
+/// States that no operator made in a run that is done, and that are lost where an operator failed in the middle.
+pub(super) fn collect(
+    ledger: Option<&Ledger>,
+    fixed: &mut [FixedBuffers],
+    done: bool,
+) -> Result<(), String> {
     let Some(ledger) = ledger else { return Ok(()) };
     let mut result = Ok(());
-    for buffers in fixed.iter_mut().filter(|buffers| buffers.lost) {
+    for (tensor, buffers) in fixed.iter_mut().enumerate() {
         let Some(bank) = buffers.bank.as_f32() else {
             continue;
         };
-        match ledger.collect(bank.as_ptr()) {
-            Collected::Made => buffers.lost = false,
-            Collected::Owed(states) => {
-                (buffers.owed, buffers.lost) = (states, false);
-                result = result.and(Err(NOT_MADE.to_owned()));
+        let (mut states, made) = match ledger.collect(bank.as_ptr()) {
+            Collected::Made(states) => (states, true),
+            Collected::Untouched(states) => (states, false),
+            Collected::Lost(rows) => {
+                result = Err(lost(tensor, rows.first().copied().unwrap_or(0)));
+                continue;
             }
-            Collected::Lost => result = Err(LOST.to_owned()),
+        };
+        if done {
+            buffers.by_operator = made;
         }
+        if done && !made && !states.is_empty() {
+            // Whoever had the bank instead may have written other checkpoints over those that were owed.
+            result = Err(format!(
+                "no operator made the states that fixed tensor {tensor} was owed"
+            ));
+            continue;
+        }
+        let returned = |row: &usize| states.iter().any(|state| state.row == *row);
+        buffers.lost.retain(|row| !returned(row));
+        if made {
+            states.clear();
+        }
+        buffers.owed = states;
     }
     result
+}
+
+fn lost(tensor: usize, row: usize) -> String {
+    format!(
+        "row {row} of fixed tensor {tensor} was lost when an operator failed while it made the state"
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::device::ElementType;
-    use crate::kernels::{Made, OwedState};
+    use crate::kernels::{OwedState, Recipe};
+    use crate::model::Lost;
 
     /// A bank of two rows, to the second of which the checkpoints are owed.
     fn owing() -> FixedBuffers {
@@ -74,7 +108,7 @@ mod tests {
         let (bank, mut checkpoints) = (buffer(&[2, 3]), buffer(&[3]));
         checkpoints.as_f32_mut().unwrap().fill(7.0);
         let mut buffers = FixedBuffers::new(bank, Some(checkpoints));
-        let made = Made::Copied { from: 0, len: 3 };
+        let made = Recipe::Copied { from: 0, len: 3 };
         buffers.owed.push(OwedState { row: 1, made });
         buffers
     }
@@ -85,10 +119,12 @@ mod tests {
 
     #[test]
     fn the_host_makes_what_no_operator_is_known_to_read() {
-        for left in [true, false] {
+        for (operators, by_operator) in [(true, true), (true, false), (false, true)] {
             let mut all = [owing()];
-            settle(&mut all, |_| left).unwrap();
+            all[0].by_operator = by_operator;
+            settle(&mut all, &[1], operators).unwrap();
             let [buffers] = &all;
+            let left = operators && by_operator;
             assert_eq!(buffers.owed.is_empty(), !left);
             let expected = if left { 0.0 } else { 7.0 };
             assert_eq!(bank(buffers)[3..], [expected; 3]);
@@ -96,27 +132,42 @@ mod tests {
     }
 
     #[test]
-    fn what_no_operator_made_fails_the_step_and_is_made_by_the_host() {
+    fn a_run_that_fails_early_leaves_what_was_owed() {
         let (ledger, mut all) = (Ledger::default(), [owing()]);
+        let owed = all[0].owed.clone();
         hand_over(Some(&ledger), &mut all);
-        assert!(
-            all[0].lost && all[0].owed.is_empty(),
-            "until it is collected"
-        );
-        assert_eq!(collect(Some(&ledger), &mut all), Err(NOT_MADE.to_owned()));
-        let left = |bank: &Buffer| ledger.knows(bank.as_f32().unwrap().as_ptr());
-        settle(&mut all, left).unwrap();
-        let [buffers] = &all;
+        assert_eq!(all[0].row(1), Err(Lost), "until it is collected");
+        collect(Some(&ledger), &mut all, false).unwrap();
+        let [buffers] = &mut all;
+        assert_eq!((&buffers.owed, &buffers.lost), (&owed, &vec![]));
+        buffers.settle();
         assert_eq!(bank(buffers), [0.0, 0.0, 0.0, 7.0, 7.0, 7.0]);
-        assert!(!buffers.lost && buffers.owed.is_empty());
     }
 
     #[test]
-    fn what_is_lost_is_neither_run_nor_read() {
-        let mut all = [owing()];
-        hand_over(Some(&Ledger::default()), &mut all);
-        assert_eq!(settle(&mut all, |_| true), Err(LOST.to_owned()));
-        assert_eq!(all[0].row(0), Err(Lost));
-        assert_eq!(all[0].settle(), Err(Lost));
+    fn what_no_operator_made_in_a_whole_run_is_lost() {
+        let (ledger, mut all) = (Ledger::default(), [owing()]);
+        hand_over(Some(&ledger), &mut all);
+        let told = collect(Some(&ledger), &mut all, true).unwrap_err();
+        assert!(told.contains("fixed tensor 0"), "{told}");
+        assert_eq!(all[0].row(1), Err(Lost));
+        assert_eq!(all[0].settle_row(1), Err(Lost));
+        assert!(settle(&mut all, &[1], true).is_err());
+        // Others live on, and so does whoever has the slot next.
+        assert!(all[0].row(0).is_ok());
+        settle(&mut all, &[0], true).unwrap();
+        all[0].forget(1);
+        settle(&mut all, &[1], true).unwrap();
+    }
+
+    /// The ledger of a session outlives pools, and memory is given to others at the same address.
+    #[test]
+    fn an_earlier_run_is_forgotten() {
+        let (ledger, mut all) = (Ledger::default(), [owing()]);
+        hand_over(Some(&ledger), &mut all);
+        all[0].lost.clear();
+        hand_over(Some(&ledger), &mut all);
+        collect(Some(&ledger), &mut all, true).unwrap();
+        assert!(all[0].owed.is_empty() && !all[0].by_operator);
     }
 }

@@ -10,7 +10,6 @@ use super::executor::{Executor, Run};
 use super::session::Session;
 use super::step::{Capture, StepInputs, StepOutputs};
 use super::tensor_value::TensorValue;
-use crate::device::Buffer;
 use crate::error::RunError;
 use crate::kernels::Ledger;
 use crate::model::FixedBuffers;
@@ -152,8 +151,9 @@ impl Decoder {
     /// `[num_tokens, hidden]` if `want_hidden`, and is empty otherwise.
     ///
     /// # Errors
-    /// Inputs that do not belong together (then nothing ran), or a failure inside ONNX Runtime (then state rows that
-    /// the step was to write are unspecified; rows it was only to read are untouched).
+    /// Inputs that do not belong together or a state that was lost (then nothing ran), or a failure inside ONNX Runtime (then
+    /// state rows that the step was to write are unspecified; rows it was only to read hold what they held, or the state
+    /// that they were owed).
     #[expect(
         clippy::too_many_arguments,
         reason = "a step is what is read, kept and given, each its own borrow"
@@ -169,11 +169,15 @@ impl Decoder {
     ) -> Result<(), RunError> {
         super::step_check::check(inputs, &self.signature, &self.state, capture)
             .and_then(|()| self.check_buffers(paged, fixed, want_hidden))
-            .and_then(|()| debts::settle(fixed, |bank| self.executor.settles(bank)))
             .map_err(|reason| RunError::Step {
                 graph: self.graph.clone(),
                 reason,
             })?;
+        let failed = |reason| RunError::Failed {
+            graph: self.graph.clone(),
+            reason,
+        };
+        debts::settle(fixed, &inputs.read_rows, self.executor.makes_owed()).map_err(failed)?;
         let run = Run {
             signature: &self.signature,
             state: &self.state,
@@ -184,12 +188,7 @@ impl Decoder {
             outputs,
             want_hidden,
         };
-        self.executor
-            .execute(run)
-            .map_err(|reason| RunError::Failed {
-                graph: self.graph.clone(),
-                reason,
-            })
+        self.executor.execute(run).map_err(failed)
     }
 
     fn check_buffers(
@@ -221,15 +220,12 @@ impl Executor for Bound {
             .map_err(|error| error.to_string())?;
         debts::hand_over(self.ledger.as_deref(), run.fixed);
         let done = self.run_bound(&mut run);
-        let collected = debts::collect(self.ledger.as_deref(), run.fixed);
+        let collected = debts::collect(self.ledger.as_deref(), run.fixed, done.is_ok());
         done.map_err(|error| error.to_string()).and(collected)
     }
 
-    fn settles(&self, bank: &Buffer) -> bool {
-        let (ledger, bank) = (self.ledger.as_ref(), bank.as_f32());
-        ledger
-            .zip(bank)
-            .is_some_and(|(ledger, bank)| ledger.knows(bank.as_ptr()))
+    fn makes_owed(&self) -> bool {
+        self.ledger.is_some()
     }
 
     #[cfg(feature = "cuda")]

@@ -4,7 +4,6 @@ use super::decoder::Signature;
 #[cfg(feature = "cuda")]
 use super::session::Session;
 use super::step::{Capture, StepInputs, StepOutputs};
-use crate::device::Buffer;
 use crate::model::FixedBuffers;
 use crate::model::spec::{PagedBuffers, StateSpec};
 
@@ -14,8 +13,8 @@ pub(crate) trait Executor: std::fmt::Debug + Send {
     /// what went wrong.
     fn execute(&mut self, run: Run<'_>) -> Result<(), String>;
 
-    /// Whether it makes the states that are owed to this bank before it reads them. Those of others are made by then.
-    fn settles(&self, _bank: &Buffer) -> bool {
+    /// Whether it makes the states that are owed to banks which Pawl's operators have had. Otherwise all are made by then.
+    fn makes_owed(&self) -> bool {
         false
     }
 

@@ -1,10 +1,13 @@
 //! Why a kernel refuses its inputs.
 
-/// A refusal of one of Pawl's operators. Nothing was written when a kernel returns one, except by
-/// [`KernelError::Panicked`].
+/// A refusal of one of Pawl's operators. Nothing was written when a kernel returns one, but for states that were owed, which
+/// are made then; except by [`KernelError::Panicked`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum KernelError {
+    /// An operator failed before while it made states of this bank.
+    #[error("states of this bank were lost")]
+    Lost,
     /// A required input or output is absent.
     #[error("`{name}` is missing")]
     Missing {

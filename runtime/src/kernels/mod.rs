@@ -23,7 +23,7 @@ mod tensor;
 mod testing;
 
 pub(crate) use gated_delta_net::{Decay, Heads};
-pub(crate) use owed::{Collected, Ledger, Made, OwedState, Replay};
+pub(crate) use owed::{Collected, Ledger, OwedState, Recipe, Replay};
 
 use ort::operator::OperatorDomain;
 use std::sync::Arc;

@@ -18,15 +18,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// A row of a bank whose state is to be made where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwedState {
-    /// Row of the bank. For [`Made::Replayed`] it holds the state before the step.
+    /// Row of the bank. For [`Recipe::Replayed`] it holds the state before the step.
     pub(crate) row: usize,
     /// What of.
-    pub(crate) made: Made,
+    pub(crate) made: Recipe,
 }
 
 /// How a state is made. Places count elements of the tensor's checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Made {
+pub(crate) enum Recipe {
     /// It is what lies there.
     Copied {
         /// The first element.
@@ -72,8 +72,8 @@ impl OwedState {
             end.is_some_and(|end| end <= checkpoints)
         };
         let made = match self.made {
-            Made::Copied { from, len } => len == row_elements && there(Some(from), len),
-            Made::Replayed {
+            Recipe::Copied { from, len } => len == row_elements && there(Some(from), len),
+            Recipe::Replayed {
                 by,
                 first,
                 apart,
@@ -90,14 +90,14 @@ impl OwedState {
 
     /// Whether it is what lies among the checkpoints, whatever its elements mean.
     pub(crate) fn is_copied(&self) -> bool {
-        matches!(self.made, Made::Copied { .. })
+        matches!(self.made, Recipe::Copied { .. })
     }
 
     /// The checkpoint elements that the state is made of.
     pub(crate) fn reads(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let (first, apart, count, width) = match self.made {
-            Made::Copied { from, len } => (from, 0, 1, len),
-            Made::Replayed {
+            Recipe::Copied { from, len } => (from, 0, 1, len),
+            Recipe::Replayed {
                 by,
                 first,
                 apart,
@@ -110,8 +110,8 @@ impl OwedState {
     /// The pieces of work that a row of so many elements is made in. None depends on another.
     fn parts(&self, row_elements: usize) -> usize {
         match self.made {
-            Made::Copied { .. } => row_elements.div_ceil(COPIED),
-            Made::Replayed { by, .. } => match by {
+            Recipe::Copied { .. } => row_elements.div_ceil(COPIED),
+            Recipe::Replayed { by, .. } => match by {
                 Replay::Delta(heads, _) => heads.values,
                 Replay::Append { .. } => 1,
             },
@@ -121,8 +121,8 @@ impl OwedState {
     /// The elements of a row that a part makes.
     fn elements(&self, part: usize, row_elements: usize) -> Range<usize> {
         let size = match self.made {
-            Made::Copied { .. } => COPIED,
-            Made::Replayed { by, .. } => match by {
+            Recipe::Copied { .. } => COPIED,
+            Recipe::Replayed { by, .. } => match by {
                 Replay::Delta(heads, _) => heads.head_state(),
                 Replay::Append { .. } => row_elements,
             },
@@ -133,13 +133,13 @@ impl OwedState {
     /// Makes one part, whose elements are `state`. What does not fit is not made.
     fn make_part(&self, part: usize, checkpoints: &[f32], state: &mut [f32]) {
         match self.made {
-            Made::Copied { from, .. } => {
+            Recipe::Copied { from, .. } => {
                 let from = from + part * COPIED;
                 if let Some(from) = checkpoints.get(from..from + state.len()) {
                     state.copy_from_slice(from);
                 }
             }
-            Made::Replayed {
+            Recipe::Replayed {
                 by,
                 first,
                 apart,
@@ -183,77 +183,80 @@ impl Replay {
     }
 }
 
-/// What the operators of one session are to make of their banks before they read them. It is filled before a run and
-/// collected after it; banks go by their addresses.
+/// What the operators of one session are to make of their banks before they read them, for one run: it is filled before and
+/// collected after. Banks go by their addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger(Mutex<HashMap<usize, Account>>);
 
-/// A bank that an operator of the session has had.
+/// A bank of the run.
 #[derive(Debug)]
 enum Account {
-    /// Nothing is owed.
-    Even,
+    /// An operator has had it, and has made what was owed.
+    Settled(Vec<OwedState>),
+    /// No operator has had it yet.
     Owing(Debt),
-    /// An operator is at it, or has failed at it.
-    Open,
+    /// An operator makes the states of these rows, or has failed at it.
+    Underway(Vec<usize>),
 }
 
 /// What is owed to one bank.
 #[derive(Debug)]
-struct Debt {
+pub(super) struct Debt {
     row_elements: usize,
-    checkpoints: Cells<'static>,
+    checkpoints: *const [f32],
     states: Vec<OwedState>,
+    /// How many of them are made before the operator begins; the others are deferred.
+    now: usize,
 }
 
-/// What has become of a debt.
+// SAFETY: the checkpoints may be read from any thread, by the contract of `Ledger::owe`.
+unsafe impl Send for Debt {}
+
+/// What has become of a bank in a run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Collected {
-    /// All states are made.
-    Made,
-    /// No operator has been at it.
-    Owed(Vec<OwedState>),
-    /// An operator failed in the middle of it: the states are neither what they were nor what they should be.
-    Lost,
+    /// An operator had it. These states, if any, were owed and are made.
+    Made(Vec<OwedState>),
+    /// No operator had it. These states, if any, are owed as before.
+    Untouched(Vec<OwedState>),
+    /// An operator failed in the middle: these rows hold neither what they did nor what they should.
+    Lost(Vec<usize>),
 }
 
 impl Ledger {
-    /// Whether an operator of the session has had this bank before: it will make what is owed to it.
-    pub(crate) fn knows(&self, bank: *const f32) -> bool {
-        self.accounts().contains_key(&bank.addr())
+    /// Forgets an earlier run.
+    pub(crate) fn begin(&self) {
+        self.accounts().clear();
     }
 
-    /// Leaves states of a bank of rows of `row_elements`, all of which [fit](OwedState::fits), to its operator.
+    /// Leaves states of a bank to its operator.
     ///
     /// # Safety
-    /// `checkpoints`, a start and a number of elements, must be valid until [`Ledger::collect`] for this bank, and reached by
-    /// nothing but the operator.
+    /// The states must all [fit](OwedState::fits) the bank, whose rows have `row_elements`, and the checkpoints, and be of
+    /// different rows. The checkpoints must be valid until [`Ledger::begin`] or [`Ledger::collect`] for the bank, and be
+    /// written by nobody before its operator has made the states.
     pub(crate) unsafe fn owe(
         &self,
         (bank, row_elements): (*const f32, usize),
-        checkpoints: (*mut f32, usize),
+        checkpoints: *const [f32],
         states: Vec<OwedState>,
     ) {
-        // SAFETY: as the caller vouches.
-        let checkpoints = unsafe { Cells::from_raw(checkpoints.0, checkpoints.1) };
         let debt = Debt {
             row_elements,
             checkpoints,
+            now: states.len(),
             states,
         };
         self.accounts().insert(bank.addr(), Account::Owing(debt));
     }
 
-    /// What became of the debt to a bank. A bank whose debt nobody took is not known any longer.
+    /// What became of a bank.
     pub(crate) fn collect(&self, bank: *const f32) -> Collected {
-        let mut accounts = self.accounts();
-        match accounts.remove(&bank.addr()) {
-            None | Some(Account::Even) => {
-                accounts.insert(bank.addr(), Account::Even);
-                Collected::Made
-            }
-            Some(Account::Owing(debt)) => Collected::Owed(debt.states),
-            Some(Account::Open) => Collected::Lost,
+        match self.accounts().remove(&bank.addr()) {
+            None => Collected::Untouched(Vec::new()),
+            Some(Account::Settled(states)) => Collected::Made(states),
+            Some(Account::Owing(debt)) => Collected::Untouched(debt.states),
+            Some(Account::Underway(rows)) => Collected::Lost(rows),
         }
     }
 
@@ -265,48 +268,57 @@ impl Ledger {
     ) -> Result<(), KernelError> {
         if let Some(debt) = self.open(bank)? {
             debt.make(bank, threads)?;
-            self.close(bank);
+            self.close(bank, debt);
         }
         Ok(())
     }
 
-    /// As [`Self::settle`], but for replays of states that one row of the step alone reads, which are left to it. Returns
-    /// whether anything was owed; if so, the operator [closes](Self::close) the account once it has read all.
-    pub(super) fn settle_before(
+    /// As [`Self::settle`], but for replays of states that one row of the step alone reads, which are deferred to it. The
+    /// operator [closes](Self::close) a debt once it has read all.
+    pub(super) fn settle_but(
         &self,
         bank: Cells<'_>,
         rows: &BankRows,
-        put_off: &mut PutOff,
+        deferred: &mut Deferred,
         threads: &dyn Parallel,
-    ) -> Result<bool, KernelError> {
-        put_off.clear(rows.len());
+    ) -> Result<Option<Debt>, KernelError> {
+        deferred.clear(rows.len());
         let Some(mut debt) = self.open(bank)? else {
-            return Ok(false);
+            return Ok(None);
         };
-        debt.put_off(rows, put_off);
+        debt.defer(rows, deferred);
         debt.make(bank, threads)?;
-        Ok(true)
+        Ok(Some(debt))
     }
 
     /// What is owed to the bank of an operator, which makes it and then [closes](Self::close) the account.
     fn open(&self, bank: Cells<'_>) -> Result<Option<Debt>, KernelError> {
-        let mut accounts = self.accounts();
-        let account = accounts
-            .entry(bank.as_ptr().addr())
-            .or_insert(Account::Even);
-        match account {
-            Account::Even => Ok(None),
-            Account::Open => Err(KernelError::Panicked),
-            Account::Owing(_) => match std::mem::replace(account, Account::Open) {
-                Account::Owing(debt) => Ok(Some(debt)),
-                Account::Even | Account::Open => Ok(None),
-            },
+        let (mut accounts, address) = (self.accounts(), bank.as_ptr().addr());
+        match accounts.remove(&address) {
+            None => {
+                accounts.insert(address, Account::Settled(Vec::new()));
+                Ok(None)
+            }
+            Some(Account::Settled(states)) => {
+                accounts.insert(address, Account::Settled(states));
+                Ok(None)
+            }
+            Some(Account::Owing(debt)) => {
+                let rows = debt.states.iter().map(|state| state.row).collect();
+                accounts.insert(address, Account::Underway(rows));
+                Ok(Some(debt))
+            }
+            Some(Account::Underway(rows)) => {
+                accounts.insert(address, Account::Underway(rows));
+                Err(KernelError::Lost)
+            }
         }
     }
 
     /// Says that all is made.
-    pub(super) fn close(&self, bank: Cells<'_>) {
-        self.accounts().insert(bank.as_ptr().addr(), Account::Even);
+    pub(super) fn close(&self, bank: Cells<'_>, debt: Debt) {
+        let settled = Account::Settled(debt.states);
+        self.accounts().insert(bank.as_ptr().addr(), settled);
     }
 
     fn accounts(&self) -> MutexGuard<'_, HashMap<usize, Account>> {
@@ -315,36 +327,43 @@ impl Ledger {
 }
 
 impl Debt {
-    /// Leaves the replays of states that one row of the step alone reads to whoever reads them.
-    fn put_off(&mut self, rows: &BankRows, put_off: &mut PutOff) {
-        // SAFETY: the operator writes no checkpoint before this returns.
-        let checkpoints = unsafe { self.checkpoints.part(0, self.checkpoints.len()) };
-        self.states.retain(|state| {
-            let mut readers = (0..rows.len()).filter(|row| rows.source(*row) == state.row);
-            match (readers.next(), readers.next()) {
-                (Some(row), None) => !put_off.take(row, state, checkpoints),
-                _ => true,
-            }
-        });
+    fn checkpoints(&self) -> &[f32] {
+        // SAFETY: whoever called `owe` vouches for them until the operator has made the states.
+        unsafe { &*self.checkpoints }
     }
 
-    /// Makes the states, on several threads where that is worth it.
+    /// Defers the replays of states that one row of the step alone reads.
+    fn defer(&mut self, rows: &BankRows, deferred: &mut Deferred) {
+        let states = std::mem::take(&mut self.states);
+        let (later, now): (Vec<_>, Vec<_>) = states.into_iter().partition(|state| {
+            let mut readers = (0..rows.len()).filter(|row| rows.source(*row) == state.row);
+            match (readers.next(), readers.next()) {
+                (Some(row), None) => deferred.take(row, state, self.checkpoints()),
+                _ => false,
+            }
+        });
+        self.now = now.len();
+        self.states = now;
+        self.states.extend(later);
+    }
+
+    /// Makes the states that are not deferred, on several threads where that is worth it.
     fn make(&self, bank: Cells<'_>, threads: &dyn Parallel) -> Result<(), KernelError> {
-        // SAFETY: the operator writes no checkpoint before this returns.
-        let checkpoints = unsafe { self.checkpoints.part(0, self.checkpoints.len()) };
-        let parts = |state: &OwedState| state.parts(self.row_elements);
+        let (checkpoints, len) = (self.checkpoints(), self.row_elements);
+        let states = self.states.get(..self.now).unwrap_or_default();
         // The states of one tensor are all made in the same way.
-        let most = self.states.iter().map(parts).max().unwrap_or(0);
-        let cost = 4 * self.row_elements / most.max(1);
-        threads.run(self.states.len() * most, cost, &|item| {
+        let most = states.iter().map(|state| state.parts(len)).max();
+        let most = most.unwrap_or(0);
+        let cost = 4 * len / most.max(1);
+        threads.run(states.len() * most, cost, &|item| {
             let (index, part) = (item / most, item % most);
-            let Some(state) = self.states.get(index).filter(|state| part < parts(state)) else {
+            let Some(state) = states.get(index).filter(|state| part < state.parts(len)) else {
                 return;
             };
-            let elements = state.elements(part, self.row_elements);
-            let first = state.row * self.row_elements + elements.start;
-            // SAFETY: the rows are different ones and the parts of a row do not overlap; nothing else reaches the bank
-            // before this returns.
+            let elements = state.elements(part, len);
+            let first = state.row * len + elements.start;
+            // SAFETY: the rows are different ones, by the contract of `owe`, and the parts of a row do not overlap;
+            // nothing else reaches the bank before this returns.
             let made = unsafe { bank.part_mut(first, elements.len()) };
             state.make_part(part, checkpoints, made);
         })
@@ -354,13 +373,13 @@ impl Debt {
 /// Replays that a kernel does itself, part by part, each just before it reads the part: memory is then fetched once. The
 /// transitions are copied out, as the step writes others in their place.
 #[derive(Debug, Default)]
-pub(super) struct PutOff {
+pub(super) struct Deferred {
     /// By row of the step.
     states: Vec<Option<OwedState>>,
     transitions: Vec<f32>,
 }
 
-impl PutOff {
+impl Deferred {
     /// For a step of so many rows.
     fn clear(&mut self, rows: usize) {
         self.states.clear();
@@ -370,7 +389,8 @@ impl PutOff {
 
     /// Takes a state over, if it is replayed.
     fn take(&mut self, row: usize, state: &OwedState, checkpoints: &[f32]) -> bool {
-        let (Made::Replayed { by, kept, .. }, Some(place)) = (state.made, self.states.get_mut(row))
+        let (Recipe::Replayed { by, kept, .. }, Some(place)) =
+            (state.made, self.states.get_mut(row))
         else {
             return false;
         };
@@ -382,7 +402,7 @@ impl PutOff {
         let apart = by.extents().1;
         *place = Some(OwedState {
             row: state.row,
-            made: Made::Replayed {
+            made: Recipe::Replayed {
                 by,
                 first,
                 apart,

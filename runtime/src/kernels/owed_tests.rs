@@ -12,7 +12,7 @@ const HEADS: Heads = Heads {
 
 fn states() -> [OwedState; 4] {
     let replayed = |by: Replay, kept| {
-        let made = Made::Replayed {
+        let made = Recipe::Replayed {
             by,
             first: 7,
             apart: 2 * by.extents().1,
@@ -25,7 +25,7 @@ fn states() -> [OwedState; 4] {
         history: 3,
     };
     let len = 2 * COPIED + 5;
-    let copied = Made::Copied { from: 11, len };
+    let copied = Recipe::Copied { from: 11, len };
     [
         replayed(Replay::Delta(HEADS, Decay::PerHead), 2),
         replayed(Replay::Delta(HEADS, Decay::PerKey), 3),
@@ -40,8 +40,8 @@ fn states() -> [OwedState; 4] {
 /// Elements of a row, and of the checkpoints that it needs.
 fn sizes(state: &OwedState) -> (usize, usize) {
     let row = match state.made {
-        Made::Copied { len, .. } => len,
-        Made::Replayed { by, .. } => by.extents().0,
+        Recipe::Copied { len, .. } => len,
+        Recipe::Replayed { by, .. } => by.extents().0,
     };
     (row, state.reads().map(|range| range.end).max().unwrap())
 }
@@ -70,11 +70,11 @@ fn what_lies_outside_does_not_fit() {
         assert!(!state.fits((2, row), checkpoints - 1), "{state:?}");
     }
     let [replayed, ..] = states();
-    let Made::Replayed { by, apart, .. } = replayed.made else {
+    let Recipe::Replayed { by, apart, .. } = replayed.made else {
         panic!("{replayed:?}");
     };
     for (first, kept) in [(0, 0), (usize::MAX, 1), (0, usize::MAX)] {
-        let made = Made::Replayed {
+        let made = Recipe::Replayed {
             by,
             first,
             apart,
@@ -95,22 +95,21 @@ fn memory(state: &OwedState) -> (Vec<f32>, Vec<f32>) {
 fn an_operator_makes_what_is_owed_once() {
     for state in states() {
         let (row, _) = sizes(&state);
-        let (bank, mut checkpoints) = memory(&state);
+        let (bank, checkpoints) = memory(&state);
         let mut expected = bank.clone();
         state.make(&checkpoints, &mut expected[row..2 * row]);
         for threads in [&SERIAL as &dyn Parallel, &Threads(3)] {
             let (ledger, mut bank) = (Ledger::default(), bank.clone());
             let cells = Cells::new(&mut bank);
             let address = cells.as_ptr();
-            assert!(!ledger.knows(address));
+            assert_eq!(ledger.collect(address), Collected::Untouched(vec![]));
             ledger.settle(cells, threads).unwrap();
-            assert!(ledger.knows(address), "it has been there once");
-            let memory = (checkpoints.as_mut_ptr(), checkpoints.len());
+            assert_eq!(ledger.collect(address), Collected::Made(vec![]));
             // SAFETY: the checkpoints outlive the ledger.
-            unsafe { ledger.owe((address, row), memory, vec![state]) };
+            unsafe { ledger.owe((address, row), &raw const *checkpoints, vec![state]) };
             ledger.settle(cells, threads).unwrap();
-            assert_eq!(ledger.collect(address), Collected::Made);
             ledger.settle(cells, threads).unwrap();
+            assert_eq!(ledger.collect(address), Collected::Made(vec![state]));
             assert_eq!(bank, expected, "{state:?}");
         }
     }
@@ -119,16 +118,17 @@ fn an_operator_makes_what_is_owed_once() {
 #[test]
 fn what_no_operator_takes_is_owed_as_before() {
     let state = states()[0];
-    let (mut bank, mut checkpoints) = memory(&state);
+    let (bank, checkpoints) = memory(&state);
     let (ledger, row) = (Ledger::default(), sizes(&state).0);
-    let cells = Cells::new(&mut bank);
-    ledger.settle(cells, &SERIAL).unwrap();
-    let memory = (checkpoints.as_mut_ptr(), checkpoints.len());
     // SAFETY: the checkpoints outlive the ledger.
-    unsafe { ledger.owe((cells.as_ptr(), row), memory, vec![state]) };
-    let collected = ledger.collect(cells.as_ptr());
-    assert_eq!(collected, Collected::Owed(vec![state]));
-    assert!(!ledger.knows(cells.as_ptr()), "the host makes it next time");
+    let owe = || unsafe { ledger.owe((bank.as_ptr(), row), &raw const *checkpoints, vec![state]) };
+    owe();
+    let collected = ledger.collect(bank.as_ptr());
+    assert_eq!(collected, Collected::Untouched(vec![state]));
+    owe();
+    ledger.begin();
+    let collected = ledger.collect(bank.as_ptr());
+    assert_eq!(collected, Collected::Untouched(vec![]), "of an earlier run");
 }
 
 /// Threads that fail.
@@ -152,13 +152,13 @@ impl Parallel for Broken {
 #[test]
 fn what_an_operator_fails_at_is_lost() {
     let state = states()[0];
-    let (mut bank, mut checkpoints) = memory(&state);
+    let (mut bank, checkpoints) = memory(&state);
     let (ledger, row) = (Ledger::default(), sizes(&state).0);
     let cells = Cells::new(&mut bank);
-    let memory = (checkpoints.as_mut_ptr(), checkpoints.len());
     // SAFETY: the checkpoints outlive the ledger.
-    unsafe { ledger.owe((cells.as_ptr(), row), memory, vec![state]) };
+    unsafe { ledger.owe((cells.as_ptr(), row), &raw const *checkpoints, vec![state]) };
     assert_eq!(ledger.settle(cells, &Broken), Err(KernelError::Panicked));
-    assert_eq!(ledger.settle(cells, &SERIAL), Err(KernelError::Panicked));
-    assert_eq!(ledger.collect(cells.as_ptr()), Collected::Lost);
+    assert_eq!(ledger.settle(cells, &SERIAL), Err(KernelError::Lost));
+    let collected = ledger.collect(cells.as_ptr());
+    assert_eq!(collected, Collected::Lost(vec![state.row]));
 }

@@ -159,9 +159,9 @@
 //!   and leave nothing in the caches. Gated DeltaNet makes each head just before reading it, where one row alone reads
 //!   the state. An admission, which has no state of its own yet, is given the zero row's first;
 //! * the **host** makes what is owed with the same arithmetic where no operator will: before a fork copies a row, before the next
-//!   partial commit of a step that did not run, and for graphs whose state other operators read (`exec::debts` knows by the
-//!   `Ledger` of the session which banks Pawl's operators have had). Whoever only looks (an observer, a saved state) is
-//!   given a copy with what is owed, and changes nothing;
+//!   partial commit of a step that did not run, and for graphs whose state other operators read (`exec::debts` sees by the
+//!   `Ledger` of the session which banks Pawl's operators had in the run before). Whoever only looks (an observer, a saved
+//!   state) is given a copy with what is owed, and changes nothing;
 //! * **commit graphs** elsewhere: one per kind and geometry of state, written by the builder, run once per tensor that
 //!   has partial rows, on the device that holds the bank. A graph may fail, so it runs before publication and writes the
 //!   inactive row. The bank is bound as input and output at once, all partial rows of the step are committed in one
@@ -202,8 +202,9 @@
 //!   branches) as it counts. A table has exactly the blocks its committed length needs.
 //! * **I6** Committed lengths never fall. Going back is releasing and running again.
 //! * **I7** Every publication ran to its end. If one panics against its promise, in a foreign participant, the composite says
-//!   so and refuses further steps. If an operator fails in the middle of a state that it makes, that tensor is lost: the
-//!   step fails, and so does everything that would run or read it from then on.
+//!   so and refuses further steps. If an operator panics in the middle of states that it makes, the
+//!   rows of those are lost: the step fails, and so does everything that would read one of them until its slot is released.
+//!   No other row is concerned.
 //! * **I8** A block that several tables use is full in each of them: no operator writes what another request reads.
 //!
 //! # Between steps

@@ -15,11 +15,13 @@ pub(crate) struct FixedBuffers {
     /// Committed states of different rows that are not made yet. Until they are, those rows hold what came before, and
     /// nothing else may be written to the checkpoints.
     pub(crate) owed: Vec<OwedState>,
-    /// Whether an operator failed while it made states, so that nobody knows what the bank holds.
-    pub(crate) lost: bool,
+    /// Rows that an operator makes in the run that is under way, or has failed at: nobody knows what they hold.
+    pub(crate) lost: Vec<usize>,
+    /// Whether one of Pawl's operators had the bank in the last run: it makes what is owed to it before it reads.
+    pub(crate) by_operator: bool,
 }
 
-/// The states of a tensor were lost when an operator failed while it made them.
+/// A state was lost when an operator failed while it made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lost;
 
@@ -33,7 +35,8 @@ impl FixedBuffers {
             bank,
             checkpoints,
             owed: Vec::new(),
-            lost: false,
+            lost: Vec::new(),
+            by_operator: false,
         }
     }
 
@@ -51,8 +54,8 @@ impl FixedBuffers {
         let replayable = self.bank.as_f32().is_some();
         let wrong = |(index, state): (usize, &OwedState)| {
             let fits = elements.is_some_and(|elements| state.fits((rows, row), elements));
-            let earlier = states.iter().take(index);
-            let alone = earlier.clone().all(|other| other.row != state.row);
+            let mut earlier = states.iter().take(index);
+            let alone = earlier.all(|other| other.row != state.row);
             !(fits && alone && (replayable || state.is_copied()))
         };
         match states.iter().enumerate().position(wrong) {
@@ -64,9 +67,9 @@ impl FixedBuffers {
     /// A row as the bytes of its elements, with what is owed to it; `None` for one that the host cannot read.
     ///
     /// # Errors
-    /// States that were lost.
+    /// A state that was lost.
     pub(crate) fn row(&self, row: usize) -> Result<Option<Cow<'_, [u8]>>, Lost> {
-        if self.lost {
+        if self.lost.contains(&row) {
             return Err(Lost);
         }
         let owed = self.owed.iter().find(|state| state.row == row);
@@ -99,18 +102,32 @@ impl FixedBuffers {
         Some(row.into_iter().flat_map(f32::to_ne_bytes).collect())
     }
 
-    /// Makes what is owed.
-    ///
-    /// # Errors
-    /// States that were lost before.
-    pub(crate) fn settle(&mut self) -> Result<(), Lost> {
-        if self.lost {
-            return Err(Lost);
-        }
+    /// Makes what is owed to all rows.
+    pub(crate) fn settle(&mut self) {
         for state in std::mem::take(&mut self.owed) {
             self.make(&state);
         }
+    }
+
+    /// Makes what is owed to one row, if anything is.
+    ///
+    /// # Errors
+    /// A state that was lost.
+    pub(crate) fn settle_row(&mut self, row: usize) -> Result<(), Lost> {
+        if self.lost.contains(&row) {
+            return Err(Lost);
+        }
+        if let Some(at) = self.owed.iter().position(|state| state.row == row) {
+            let state = self.owed.swap_remove(at);
+            self.make(&state);
+        }
         Ok(())
+    }
+
+    /// Forgets what was owed to a row and whether it was lost: whoever has it next writes it first.
+    pub(crate) fn forget(&mut self, row: usize) {
+        self.owed.retain(|state| state.row != row);
+        self.lost.retain(|lost| *lost != row);
     }
 
     /// Makes one state that [can be made](Self::can_make).

@@ -135,9 +135,9 @@ pub(crate) enum StateError {
         /// What failed.
         source: RunError,
     },
-    /// An operator failed while it made states that were committed. Nothing that the tensor holds is known any longer.
+    /// An operator failed while it made a state that was committed. Nobody knows what the row holds.
     #[error(
-        "the states of fixed state tensor {tensor} were lost when an operator failed while it made them"
+        "a state of fixed state tensor {tensor} was lost when an operator failed while it made it"
     )]
     Lost {
         /// Tensor, in manifest order.

@@ -6,7 +6,7 @@ use super::reservation::StateReservation;
 use super::slot::Slot;
 use crate::device::ElementType;
 use crate::ids::RequestId;
-use crate::model::FixedBuffers;
+use crate::model::Lost;
 use std::borrow::Cow;
 
 /// One row of a tensor, as the bytes of its elements.
@@ -77,9 +77,10 @@ impl StateReservation<'_> {
             return Err(StateError::Stale(from));
         };
         let read = self.pool.layout.row(active, handle.index);
-        self.pool.settle()?;
-        for (tensor, FixedBuffers { bank, .. }) in self.pool.buffers.iter_mut().enumerate() {
-            let copied = bank.copy_row(read, write);
+        for (tensor, buffers) in self.pool.buffers.iter_mut().enumerate() {
+            let settled = buffers.settle_row(read);
+            settled.map_err(|Lost| StateError::Lost { tensor })?;
+            let copied = buffers.bank.copy_row(read, write);
             copied.ok_or(StateError::Memory { tensor, row })?;
         }
         Ok(())

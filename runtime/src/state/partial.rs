@@ -15,7 +15,7 @@ impl StateReservation<'_> {
     ///
     /// # Errors
     /// Memory that the host cannot reach.
-    pub(super) fn settle_places(&mut self) -> Result<(), StateError> {
+    pub(super) fn choose_places(&mut self) -> Result<(), StateError> {
         if !self.pool.committer.is_in_place() {
             return Ok(());
         }

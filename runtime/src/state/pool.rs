@@ -180,16 +180,9 @@ impl StatePool {
         .collect()
     }
 
-    /// Makes every state that is owed, for those that are about to change banks other than through an operator.
-    ///
-    /// # Errors
-    /// States that were lost when an operator failed while it made them.
-    pub(crate) fn settle(&mut self) -> Result<(), StateError> {
-        for (tensor, buffers) in self.buffers.iter_mut().enumerate() {
-            let settled = buffers.settle();
-            settled.map_err(|Lost| StateError::Lost { tensor })?;
-        }
-        Ok(())
+    /// Makes every state that is owed, where no operator will.
+    pub(super) fn settle(&mut self) {
+        self.buffers.iter_mut().for_each(FixedBuffers::settle);
     }
 
     /// Bank rows to which a state is owed although no slot has its committed state there.
@@ -224,9 +217,10 @@ impl StatePool {
             entry.slot = Slot::Free;
             entry.generation = entry.generation.wrapping_add(1);
             // Whoever has the slot next writes its rows anew.
-            let rows = [Bank::Zero, Bank::One].map(|bank| self.layout.row(bank, handle.index));
-            for buffers in &mut self.buffers {
-                buffers.owed.retain(|state| !rows.contains(&state.row));
+            for row in [Bank::Zero, Bank::One].map(|bank| self.layout.row(bank, handle.index)) {
+                self.buffers
+                    .iter_mut()
+                    .for_each(|buffers| buffers.forget(row));
             }
         }
     }
@@ -328,7 +322,5 @@ fn allocate(
         }
         None => None,
     };
-    let mut buffers = FixedBuffers::new(bank, checkpoints);
-    buffers.owed.reserve(layout.slots());
-    Ok(buffers)
+    Ok(FixedBuffers::new(bank, checkpoints))
 }

@@ -288,7 +288,7 @@ impl Participant for StateReservation<'_> {
         debug_assert!(all_or_none, "a row is partial in all tensors or in none");
         if count > 0 {
             // Mostly nothing is owed by now: the step has read it.
-            pool.settle()?;
+            pool.settle();
             let StatePool {
                 committer,
                 tensors,
@@ -296,13 +296,14 @@ impl Participant for StateReservation<'_> {
                 ..
             } = pool;
             self.owed = committer.prepare(tensors, (rows, &partial), buffers)?;
-            self.settle_places()?;
+            self.choose_places()?;
         }
         Ok(())
     }
 
     fn publish(&mut self, _permit: &Permit) {
         for (buffers, owed) in self.pool.buffers.iter_mut().zip(&mut self.owed) {
+            debug_assert!(buffers.owed.is_empty(), "made when the step was prepared");
             buffers.owed.append(owed);
         }
         for row in &self.rows {

@@ -147,8 +147,8 @@ impl CausalConvKernel {
 
         let y = required_output(context, 0, "y", &[tokens, channels])?;
         let bank = inputs.in_place(context, (3, 1), "state")?;
-        self.ledger.settle(bank, context)?;
         let slots = self.slots(context)?;
+        self.ledger.settle(bank, context)?;
         let step = Step {
             x,
             taps: &self.taps,

@@ -10,7 +10,7 @@ use super::super::batch::{BankRows, Batch, Captures, CheckpointForm, Checkpoints
 use super::super::error::KernelError;
 use super::super::isa::{Isa, Level, versioned};
 use super::super::memory::Cells;
-use super::super::owed::PutOff;
+use super::super::owed::Deferred;
 use super::super::parallel::Parallel;
 use super::super::scratch::Scratch;
 use super::chunked::{CHUNK, Dims, Work};
@@ -35,7 +35,7 @@ pub(crate) struct Step<'a> {
     pub(crate) inputs: Inputs<'a>,
     /// Rows.
     pub(crate) batch: &'a Batch,
-    /// Bank rows, none of which is both read and written.
+    /// Bank rows: none is both a source and a target.
     pub(crate) rows: &'a BankRows,
     /// `[bank_rows, values, value_dim, key_dim]`.
     pub(crate) bank: Cells<'a>,
@@ -49,7 +49,7 @@ pub(crate) struct Step<'a> {
     /// `[slots, rows, values, value_dim, key_dim]`.
     pub(crate) slots: Option<Cells<'a>>,
     /// States that are made before they are read; no other row of the step reads one of them.
-    pub(crate) put_off: &'a PutOff,
+    pub(crate) deferred: &'a Deferred,
 }
 
 /// Runs a step. A row's outputs depend on that row alone.
@@ -107,13 +107,13 @@ impl<'a> Step<'a> {
 
     /// Makes the state that a head of a row reads, if that was put off.
     fn make_owed(&self, at: At) {
-        if self.put_off.has(at.row) {
+        if self.deferred.has(at.row) {
             let len = self.heads.head_state();
             let start = self.rows.source(at.row) * self.heads.state() + at.head * len;
             // SAFETY: only this row of the step reads the bank row, none writes it, and this piece of work alone has the
             // head, which it reads later.
             let state = unsafe { self.bank.part_mut(start, len) };
-            self.put_off.make(at.row, at.head, state);
+            self.deferred.make(at.row, at.head, state);
         }
     }
 
@@ -195,7 +195,7 @@ fn recur_body<I: Isa>(isa: I, step: &Step<'_>, prepared: &Prepared, at: At, scra
     for first in (0..value_dim).step_by(STRIP) {
         let rows = STRIP.min(value_dim - first);
         let len = rows * key_dim;
-        // SAFETY: bank rows that are read are not written in this step.
+        // SAFETY: no other piece of work writes what this one reads, and this one did before.
         let before = unsafe { step.bank.part(source + first * key_dim, len) };
         let state = match target {
             // SAFETY: one batch row writes a bank row, nobody reads it, and this piece of work alone
@@ -254,7 +254,7 @@ fn chunks_body<I: Isa>(isa: I, step: &Step<'_>, prepared: &Prepared, at: At, scr
     let len = step.heads.head_state();
     let offset = |row: usize| row * step.heads.state() + at.head * len;
     let mut work = Work::new(step.level, chunk_dims(step.heads), scratch);
-    // SAFETY: bank rows that are read are not written in this step.
+    // SAFETY: no other piece of work writes what this one reads, and this one did before.
     work.load(unsafe { step.bank.part(offset(step.rows.source(at.row)), len) });
     let tokens = step.batch.range(at.row).len();
     for first in (0..tokens).step_by(CHUNK) {

@@ -11,7 +11,7 @@ use super::super::error::KernelError;
 use super::super::isa::Level;
 use super::super::memory::Cells;
 use super::super::node::{Axis, axes, declare, guarded, head_count};
-use super::super::owed::{Ledger, PutOff};
+use super::super::owed::{Deferred, Ledger};
 use super::super::tensor::{Inputs, optional_output, required_output};
 use super::kernel::{Step, run};
 use super::layout::Heads;
@@ -108,7 +108,7 @@ pub(crate) struct GatedDeltaNetKernel {
     rows: BankRows,
     captures: Captures,
     ledger: Arc<Ledger>,
-    put_off: PutOff,
+    deferred: Deferred,
 }
 
 impl GatedDeltaNetKernel {
@@ -124,7 +124,7 @@ impl GatedDeltaNetKernel {
             rows: BankRows::default(),
             captures: Captures::default(),
             ledger,
-            put_off: PutOff::default(),
+            deferred: Deferred::default(),
         })
     }
 
@@ -154,9 +154,10 @@ impl GatedDeltaNetKernel {
             &[tokens, heads.values * heads.value_dim],
         )?;
         let bank = inputs.in_place(context, (5, 1), "state")?;
-        let (rows, put_off) = (&self.rows, &mut self.put_off);
-        let debt = self.ledger.settle_before(bank, rows, put_off, context)?;
         let slots = self.slots(context, heads)?;
+        // Last of what may refuse: from here on only a panic leaves states half made.
+        let (rows, deferred) = (&self.rows, &mut self.deferred);
+        let debt = self.ledger.settle_but(bank, rows, deferred, context)?;
         let step = Step {
             level: self.level,
             heads,
@@ -168,11 +169,11 @@ impl GatedDeltaNetKernel {
             captures: &self.captures,
             checkpoints: self.checkpoints,
             slots,
-            put_off: &self.put_off,
+            deferred: &self.deferred,
         };
         run(&step, &mut self.prepared, context)?;
-        if debt {
-            self.ledger.close(bank);
+        if let Some(debt) = debt {
+            self.ledger.close(bank, debt);
         }
         Ok(())
     }

@@ -56,6 +56,7 @@ pub(super) fn check(
             wiring.check_capture(node, layout, findings);
         }
     }
+    wiring.check_other_readers(&read, findings);
     wiring.check_outputs(findings);
     wiring.check_embedding(signature, findings);
     wiring.check_results(signature, findings);
@@ -140,6 +141,22 @@ impl<'a> Wiring<'a> {
             } else if !matches!(declared, Declared::Step(_)) && !read.insert(declared) {
                 let found = "read by two";
                 findings.add(ContractCode::P8, name, "a state of one operator", found);
+            }
+        }
+    }
+
+    /// The operator that keeps a fixed state may write it before others read it, so there may be no others.
+    fn check_other_readers(&self, read: &HashSet<Declared>, findings: &mut Findings) {
+        let nodes = self.graph.nodes.iter();
+        for node in nodes.filter(|node| layout_of(node).is_none() && !passes_on(node)) {
+            for place in 0..node.inputs.len() {
+                if let Some((name, declared)) = self.declared_at(node, place)
+                    && matches!(declared, Declared::State(_))
+                    && read.contains(&declared)
+                {
+                    let found = format!("read by {} too", shown(node));
+                    findings.add(ContractCode::P8, name, "a state of one operator", found);
+                }
             }
         }
     }

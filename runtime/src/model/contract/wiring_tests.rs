@@ -191,6 +191,22 @@ fn a_state_has_one_operator_of_its_kind() {
 }
 
 #[test]
+fn nobody_else_reads_the_state_of_an_operator() {
+    let mut case = wired();
+    let mut reader = case.decoder.io.nodes[1].clone();
+    (reader.domain, reader.kind) = (String::new(), "Gather".to_owned());
+    reader.inputs = vec!["past.0.conv".to_owned(), "read_rows".to_owned()];
+    reader.outputs = vec!["elsewhere".to_owned()];
+    case.decoder.io.nodes.push(reader);
+    let message = case.check().unwrap_err().to_string();
+    let told = "`past.0.conv` is read by";
+    assert!(
+        message.contains(told) && message.contains("Gather"),
+        "{message}"
+    );
+}
+
+#[test]
 fn only_tokens_choose_rows_of_the_embedding() {
     let mut case = wired();
     case.decoder.io.nodes[0].inputs[1] = "past_sequence_lengths".to_owned();

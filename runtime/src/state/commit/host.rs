@@ -5,7 +5,7 @@
 //! made by whoever reads it first: mostly the operator in the next step, which has the memory at hand then.
 
 use super::Partial;
-use crate::kernels::{Made, OwedState};
+use crate::kernels::{OwedState, Recipe};
 use crate::model::FixedBuffers;
 use crate::state::StateError;
 use crate::state::capture::Take;
@@ -43,13 +43,13 @@ fn state_of(tensor: &Tensor, step_rows: usize, row: &Partial) -> Option<OwedStat
     let start = |slot| Some(series.elements(slot, row.batch)?.start);
     let made = match row.take {
         Take::Nothing => return None,
-        Take::Copy(slot) => Made::Copied {
+        Take::Copy(slot) => Recipe::Copied {
             from: start(slot)?,
             len: spec.width,
         },
         Take::Replay(kept) => {
             start(kept.checked_sub(1)?)?;
-            Made::Replayed {
+            Recipe::Replayed {
                 by: tensor.kind?.replay()?,
                 first: start(0)?,
                 apart: step_rows * spec.width,

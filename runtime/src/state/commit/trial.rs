@@ -3,8 +3,8 @@
 use super::{Committer, Partial, listed};
 use crate::device::{Buffer, DeviceError, ElementType};
 use crate::exec::{CommitGraphs, CommitTask};
+use crate::model::FixedBuffers;
 use crate::model::spec::FixedSpec;
-use crate::model::{FixedBuffers, Lost};
 use crate::state::capture::{CaptureKind, Take};
 use crate::state::pool::Tensor;
 use genai_config_schema::{StateLayout, StateOperator};
@@ -168,7 +168,7 @@ impl Numbers {
             .map_err(|error| error.to_string())?;
         let [buffers] = &mut buffers;
         buffers.owed.extend(owed.into_iter().flatten());
-        buffers.settle().map_err(|Lost| "lost".to_owned())?;
+        buffers.settle();
         Ok(buffers.bank.as_f32().unwrap_or_default().to_vec())
     }
 }

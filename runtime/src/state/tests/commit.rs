@@ -122,7 +122,7 @@ impl World {
             assert_eq!(bank.row_f32(row).unwrap(), first(bank.row_elements(), row));
         }
         step.publish_alone();
-        pool.settle().unwrap();
+        pool.settle();
         let bank = &pool.buffers[0].bank;
         let rows = bank.as_f32().unwrap().chunks(bank.row_elements());
         rows.map(<[f32]>::to_vec).collect()

@@ -64,7 +64,7 @@ fn commit(
     buffers.owed = prepared?.remove(0);
     let seen = buffers.row(1).unwrap().unwrap().into_owned();
     assert!(buffers.bank.as_bytes().unwrap() == before, "{partial:?}");
-    buffers.settle().unwrap();
+    buffers.settle();
     assert!(buffers.owed.is_empty());
     assert_eq!(buffers.bank.row_bytes(1).unwrap(), seen, "{partial:?}");
     assert!(buffers.bank.row_f32(0).unwrap().iter().all(|x| x.is_nan()));

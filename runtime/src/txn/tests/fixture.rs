@@ -224,7 +224,7 @@ pub(crate) fn run(step: &mut Step<'_, Reserved>, form: Form, tokens: &[Vec<u32>]
     let mut histories = Vec::new();
     // As operators do before they read.
     for buffers in step.buffers().fixed {
-        buffers.settle().unwrap();
+        buffers.settle();
     }
     for (row, tokens) in tokens.iter().enumerate() {
         let buffers = step.buffers();

@@ -11,7 +11,7 @@ use super::super::reference;
 use crate::kernels::batch::{BankRows, Batch, Captures, Checkpoints};
 use crate::kernels::isa::Level;
 use crate::kernels::memory::Cells;
-use crate::kernels::owed::{Collected, Ledger, OwedState, PutOff};
+use crate::kernels::owed::{Collected, Deferred, Ledger, OwedState};
 use crate::kernels::parallel::Parallel;
 use crate::kernels::testing::one_node::{Attr, Feed, Found, OneNode, floats, ints};
 use crate::kernels::testing::{Random, Rows, SERIAL, assert_close, cumulative};
@@ -135,13 +135,20 @@ impl Case {
         let memory = (slots.as_mut_ptr(), slots.len());
         if !owed.is_empty() {
             // SAFETY: the slots outlive the run, and are reached through this pointer alone.
-            unsafe { ledger.owe((cells.as_ptr(), self.heads.state()), memory, owed.to_vec()) };
+            unsafe {
+                let checkpoints = std::ptr::slice_from_raw_parts(memory.0, memory.1);
+                ledger.owe(
+                    (cells.as_ptr(), self.heads.state()),
+                    checkpoints,
+                    owed.to_vec(),
+                );
+            }
         }
-        let mut put_off = PutOff::default();
-        let debt = ledger.settle_before(cells, &banks, &mut put_off, threads);
+        let mut deferred = Deferred::default();
+        let debt = ledger.settle_but(cells, &banks, &mut deferred, threads);
         let debt = debt.unwrap();
         let step = Step {
-            put_off: &put_off,
+            deferred: &deferred,
             level,
             heads: self.heads,
             inputs: Inputs {
@@ -163,12 +170,15 @@ impl Case {
                 .then(|| unsafe { Cells::from_raw(memory.0, memory.1) }),
         };
         run(&step, &mut Prepared::default(), threads).unwrap();
-        assert_eq!(debt, !owed.is_empty());
-        if debt {
-            let address = cells.as_ptr();
-            ledger.close(cells);
-            assert_eq!(ledger.collect(address), Collected::Made);
+        assert_eq!(debt.is_some(), !owed.is_empty());
+        if let Some(debt) = debt {
+            ledger.close(cells, debt);
         }
+        let Collected::Made(mut made) = ledger.collect(cells.as_ptr()) else {
+            panic!("not made");
+        };
+        made.sort_by_key(|state| state.row);
+        assert_eq!(made, owed);
         [output, bank, slots]
     }
 

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::super::layout::Decay;
 use super::case::{Case, cases};
 use crate::kernels::isa::Level;
-use crate::kernels::owed::{Made, OwedState, Replay};
+use crate::kernels::owed::{OwedState, Recipe, Replay};
 use crate::kernels::testing::{Random, SERIAL, Threads, assert_same};
 
 /// What an earlier step captured: of each row of the bank so many tokens.
@@ -22,11 +22,11 @@ fn owed(case: &Case, random: &mut Random) -> Vec<OwedState> {
         }
         let kept = 1 + random.below(TOKENS);
         let made = match case.form {
-            "state" => Made::Copied {
+            "state" => Recipe::Copied {
                 from: ((kept - 1) * rows + row) * width,
                 len: width,
             },
-            _ => Made::Replayed {
+            _ => Recipe::Replayed {
                 by: Replay::Delta(case.heads, Decay::PerHead),
                 first: row * width,
                 apart: rows * width,
