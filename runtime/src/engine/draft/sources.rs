@@ -253,14 +253,19 @@ impl Sources {
     }
 }
 
-/// Drops what cannot be run or kept: tokens that do not exist, with what follows them, what would follow the request's end,
-/// and more drafts than were asked for.
+/// Drops what cannot be run or kept: tokens that do not exist or that the grammar forbids, with what follows them, what would
+/// follow the request's end, and more drafts than were asked for.
 fn tidy(row: &mut Decided, active: Option<&Active>, vocab: usize) {
     let most = row.room.min(row.choice.drafts);
     let mut tree = std::mem::take(&mut row.proposal.tree);
     tree.keep(|token| usize::try_from(token).is_ok_and(|token| token < vocab));
     if let Some(active) = active {
         tree.end_early(|path| active.cursor.useful(row.fresh(), path));
+    }
+    if row.is_constrained() {
+        let proposed = tree.len();
+        tree.end_early(|path| row.legal(path));
+        row.forbidden = proposed - tree.len();
     }
     tree.narrow(row.choice.width);
     tree.cut(most, row.choice.nodes.max(most));
