@@ -35,8 +35,6 @@ pub(super) struct Decided {
     pub(super) choice: Choice,
     /// Drafts made for the next step.
     pub(super) proposal: Proposal,
-    /// Drafts among them that the grammar did not allow, and that were dropped.
-    pub(super) forbidden: usize,
     /// Why the request's own source of drafts is not asked any more.
     pub(super) failure: Option<String>,
     /// Positions that a head may write for the row, from its committed length on.
@@ -235,7 +233,6 @@ fn decide_row(
         room,
         choice: Choice::default(),
         proposal: Proposal::default(),
-        forbidden: 0,
         failure: None,
         head_room: 0,
         head_kept: 0,
@@ -284,6 +281,7 @@ fn draw(
         accepted: verified.accepted,
         rows: run.len(),
         winner: verified.row,
+        forbidden: active.proposal.forbidden,
     };
     (Outcome::Advance(advance), round)
 }
@@ -358,7 +356,6 @@ pub(super) fn progress(
             committed,
             advance,
             proposal: row.proposal,
-            forbidden: row.forbidden,
             failure: row.failure,
         });
     }

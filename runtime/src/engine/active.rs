@@ -38,8 +38,6 @@ pub(super) struct Active {
     pub(super) drafts: Option<Drafts>,
     /// Why it failed, as long as the engine has not counted that.
     pub(super) gave_up: Option<String>,
-    /// Drafts that its grammar forbade, as long as the engine has not counted them.
-    pub(super) forbidden: usize,
     /// With whom it shares its text for drafting.
     pub(super) scope: Option<String>,
     pub(super) waited: usize,
@@ -98,7 +96,6 @@ impl Active {
             proposal: Proposal::default(),
             drafts,
             gave_up: None,
-            forbidden: 0,
             scope,
             waited: 0,
             overtaken: 0,
@@ -295,8 +292,6 @@ pub(super) struct Change<'a> {
     pub(super) advance: Option<Advance>,
     /// Drafts made for the next step.
     pub(super) proposal: Proposal,
-    /// Drafts that the grammar forbade.
-    pub(super) forbidden: usize,
     /// Why the caller's own source of drafts is not asked any more.
     pub(super) failure: Option<String>,
 }
@@ -350,17 +345,15 @@ impl Participant for Progress<'_> {
             committed,
             advance,
             proposal,
-            forbidden,
             failure,
         } in &mut self.changes
         {
             active.committed = *committed;
             active.resident = true;
             active.proposal = std::mem::take(proposal);
-            active.forbidden += *forbidden;
             if let Some(reason) = failure.take() {
                 active.drafts = None;
-                active.clock.fell_back(&reason, 1);
+                active.clock.fell_back(&reason);
                 active.gave_up = Some(reason);
             }
             if let Some(advance) = advance.take() {

@@ -61,8 +61,8 @@ impl Clock {
     }
 
     /// Drafts are not made any more as they were asked for.
-    pub(super) fn fell_back(&mut self, reason: &str, count: u64) {
-        self.speculation.fall_back(reason, count);
+    pub(super) fn fell_back(&mut self, reason: &str) {
+        self.speculation.fall_back(reason, 1);
     }
 
     /// A prompt was read to its end, and nothing is drawn.

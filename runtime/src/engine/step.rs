@@ -17,9 +17,6 @@ use crate::txn::{Keep, StepRow};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-/// Why drafts were dropped, as statistics tell it: counted draft by draft.
-const FORBIDDEN: &str = "drafts that the grammar forbids";
-
 /// Whether there was anything to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -233,18 +230,13 @@ impl Core {
             if let Some(reason) = active.gave_up.take() {
                 self.totals.fall_back(&reason, 1);
             }
-            let forbidden = std::mem::take(&mut active.forbidden);
-            if let Some(count) = u64::try_from(forbidden).ok().filter(|count| *count > 0) {
-                self.totals.fall_back(FORBIDDEN, count);
-                active.clock.fell_back(FORBIDDEN, count);
-            }
         }
         for (source, reason) in self.sources.news() {
             self.governor.disable(source);
             let reason = format!("{source}: {reason}");
             self.totals.fall_back(&reason, 1);
             for active in &mut self.requests {
-                active.clock.fell_back(&reason, 1);
+                active.clock.fell_back(&reason);
             }
         }
     }

@@ -204,7 +204,9 @@ impl Sources {
         };
         // A head tells how sure it is of the drafts of a chain; what is there without was added by a lookup.
         let drafted = told.made > 0 && (arm.width > 1 || !told.confidences.is_empty());
-        let mut reason = self.agreement.asked(drafted);
+        // What a grammar forbade was drawn, too.
+        let drawn = drafted || told.round.forbidden > 0;
+        let mut reason = self.agreement.asked(drawn);
         if drafted && told.round.evaluated > 0 {
             reason = reason.or(self.agreement.count(told.round.accepted > 0));
         }
@@ -265,7 +267,7 @@ fn tidy(row: &mut Decided, active: Option<&Active>, vocab: usize) {
     if row.is_constrained() {
         let proposed = tree.len();
         tree.end_early(|path| row.legal(path));
-        row.forbidden = proposed - tree.len();
+        row.proposal.forbidden = proposed - tree.len();
     }
     tree.narrow(row.choice.width);
     tree.cut(most, row.choice.nodes.max(most));
