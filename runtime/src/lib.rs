@@ -41,6 +41,7 @@ mod exec;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod grammar;
 mod ids;
 mod kernels;
 mod kv;
@@ -65,6 +66,7 @@ pub use engine::{
 pub use error::{ErrorCode, LoadError, RunError};
 pub use evaluate::{EvaluateOptions, Evaluation, StateTensor};
 pub use exec::{LibraryError, LibraryInfo, check_library};
+pub use grammar::{Grammar, GrammarError, GrammarKind};
 pub use ids::RequestId;
 pub use model::{
     CachePlan, ContractCode, ContractErrors, ContractMismatch, HeadInfo, Inspection, LimitsInfo,

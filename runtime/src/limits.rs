@@ -84,6 +84,15 @@ pub(crate) const TEMPLATE_STACK: usize = 256 << 20;
 /// How long reading a template, or a rendering, may take.
 pub(crate) const TEMPLATE_TIME: Duration = Duration::from_secs(5);
 
+/// Bytes of a grammar.
+pub(crate) const GRAMMAR_BYTES: usize = 256 << 10;
+/// Bytes of a token that a grammar can allow.
+pub(crate) const GRAMMAR_TOKEN: usize = 512;
+/// Stack of the thread that reads a grammar.
+pub(crate) const GRAMMAR_STACK: usize = 256 << 20;
+/// How long reading a grammar may take.
+pub(crate) const GRAMMAR_TIME: Duration = Duration::from_secs(20);
+
 /// Bytes of all stop strings of a request together.
 pub(crate) const STOP_BYTES: usize = 256 << 10;
 /// Requests that may be unfinished at once where the caller does not say.

@@ -28,6 +28,7 @@ mod case;
 mod chats;
 mod checkpoints;
 mod configs;
+mod grammars;
 mod graphs;
 mod libraries;
 mod library;
@@ -86,7 +87,7 @@ macro_rules! tables {
     };
 }
 
-tables! { checkpoints settings configs graphs programs libraries links tokenizers templates requests streams chats plans traces }
+tables! { checkpoints settings configs grammars graphs programs libraries links tokenizers templates requests streams chats plans traces }
 
 #[test]
 fn every_code_of_a_graph_that_does_not_fit_has_a_case() {

@@ -3,9 +3,10 @@
 use super::active::{Active, Change, Delivered, Delivery, Progress};
 use super::observe::Draw;
 use crate::exec::StepOutputs;
+use crate::grammar::GrammarCursor;
 use crate::ids::RequestId;
 use crate::request::{Advance, RequestError};
-use crate::sample::{Sampler, Scratch};
+use crate::sample::{Drawn, Sampler, Scratch};
 use crate::schedule::{RowPlan, StepPlan};
 use crate::speculate::control::Why;
 use crate::speculate::{
@@ -42,7 +43,7 @@ pub(super) struct Decided {
     pub(super) head_room: usize,
     /// How many of them it keeps.
     pub(super) head_kept: usize,
-    drawn: Drawn,
+    drawn: Outcome,
     round: Round,
     draws: Vec<Draw>,
     /// The drafts that the row and its branches ran.
@@ -51,7 +52,7 @@ pub(super) struct Decided {
 
 /// What a row drew.
 #[derive(Debug)]
-enum Drawn {
+enum Outcome {
     /// Nothing: its prompt goes on.
     Nothing,
     /// Tokens.
@@ -73,8 +74,21 @@ impl Decided {
     /// The tokens drawn: the accepted drafts, and the one after them, which has not been run.
     pub(super) fn fresh(&self) -> &[u32] {
         match &self.drawn {
-            Drawn::Advance(advance) => &advance.tokens,
-            Drawn::Nothing | Drawn::Failed(_) => &[],
+            Outcome::Advance(advance) => &advance.tokens,
+            Outcome::Nothing | Outcome::Failed(_) => &[],
+        }
+    }
+
+    /// Whether the request's text is held to a grammar.
+    pub(super) fn is_constrained(&self) -> bool {
+        matches!(&self.drawn, Outcome::Advance(advance) if advance.grammar.is_some())
+    }
+
+    /// How many of some guesses the grammar allows behind the tokens drawn.
+    pub(super) fn legal(&mut self, guesses: &[u32]) -> usize {
+        match &mut self.drawn {
+            Outcome::Advance(advance) => advance.legal(guesses),
+            Outcome::Nothing | Outcome::Failed(_) => guesses.len(),
         }
     }
 
@@ -193,21 +207,21 @@ fn decide_row(
 ) -> Option<Decided> {
     let mut draws = Vec::with_capacity(logits.len());
     let (drawn, round) = match logits {
-        [] => (Drawn::Nothing, Round::default()),
-        _ if active.reads_only => (Drawn::Nothing, Round::default()),
+        [] => (Outcome::Nothing, Round::default()),
+        _ if active.reads_only => (Outcome::Nothing, Round::default()),
         logits => draw(active, run, logits, scratch, &mut draws),
     };
     let new: &[u32] = match &drawn {
-        Drawn::Advance(advance) => &advance.tokens,
-        Drawn::Nothing | Drawn::Failed(_) => &[],
+        Outcome::Advance(advance) => &advance.tokens,
+        Outcome::Nothing | Outcome::Failed(_) => &[],
     };
     draws.truncate(new.len());
     // The last token drawn has not been run; the ones before it are accepted drafts, which have.
     let kept = NonZeroUsize::new(row.tokens.len() + new.len().saturating_sub(1))?;
-    let ends = matches!(&drawn, Drawn::Advance(advance) if advance.finish.is_some());
+    let ends = matches!(&drawn, Outcome::Advance(advance) if advance.finish.is_some());
     let known = active.tokens.len() + new.len();
     let room = match (&drawn, ends) {
-        (Drawn::Advance(_), false) => active.ceiling().saturating_sub(known + 1),
+        (Outcome::Advance(_), false) => active.ceiling().saturating_sub(known + 1),
         _ => 0,
     };
     Some(Decided {
@@ -239,7 +253,7 @@ fn draw(
     logits: &[&[f32]],
     scratch: &mut Scratch,
     draws: &mut Vec<Draw>,
-) -> (Drawn, Round) {
+) -> (Outcome, Round) {
     let first = active.tokens.len();
     let mut advance = active.cursor.plan();
     let draw = |node: Option<usize>| {
@@ -249,18 +263,18 @@ fn draw(
         let row = run.place(node).and_then(|place| logits.get(place));
         let row = row.copied().unwrap_or_default();
         let position = u64::try_from(first + draws.len()).unwrap_or(u64::MAX);
-        let drawn = active.sampler.draw(row, position, scratch);
-        let drawn = drawn.map_err(|error| Some(RequestError::sampling(&error)))?;
+        let grammar = advance.grammar.as_deref_mut();
+        let drawn = draw_allowed(&active.sampler, row, grammar, position, scratch)?;
         let (token, margin) = (drawn.token, drawn.margin);
         let told = active.cursor.extend(&mut advance, token);
-        told.map_err(|error| Some(RequestError::text(&error)))?;
+        told.map_err(RequestError::from)?;
         draws.push(Draw { token, margin });
         Ok(token)
     };
     let verified = match verify_tree(&run.tree, &run.rows, draw) {
         Ok(verified) => verified,
-        Err(None) => return (Drawn::Nothing, Round::default()),
-        Err(Some(error)) => return (Drawn::Failed(error), Round::default()),
+        Err(None) => return (Outcome::Nothing, Round::default()),
+        Err(Some(error)) => return (Outcome::Failed(error), Round::default()),
     };
     let round = Round {
         source: active.proposal.source,
@@ -270,8 +284,30 @@ fn draw(
         accepted: verified.accepted,
         rows: run.len(),
         winner: verified.row,
+        forbidden: active.proposal.forbidden,
     };
-    (Drawn::Advance(advance), round)
+    (Outcome::Advance(advance), round)
+}
+
+/// Draws among the tokens that the grammar allows, where there is one.
+fn draw_allowed(
+    sampler: &Sampler,
+    logits: &[f32],
+    grammar: Option<&mut GrammarCursor>,
+    position: u64,
+    scratch: &mut Scratch,
+) -> Result<Drawn, RequestError> {
+    let sampled = |error| RequestError::sampling(&error);
+    let Some(grammar) = grammar else {
+        return sampler.draw(logits, position, scratch).map_err(sampled);
+    };
+    let mut masked = scratch.copy(logits);
+    let allowed = grammar.mask(&mut masked);
+    let drawn = allowed
+        .map_err(|error| RequestError::grammar(&error))
+        .and_then(|()| sampler.draw(&masked, position, scratch).map_err(sampled));
+    scratch.give_back(masked);
+    drawn
 }
 
 /// The decisions as a participant of the step, and what callers are told once it is published.
@@ -289,9 +325,9 @@ pub(super) fn progress(
         let active = others.swap_remove(at);
         let committed = row.past + row.kept.get();
         let (advance, told) = match row.drawn {
-            Drawn::Nothing => (None, None),
-            Drawn::Failed(error) => (None, Some(Err(error))),
-            Drawn::Advance(advance) => {
+            Outcome::Nothing => (None, None),
+            Outcome::Failed(error) => (None, Some(Err(error))),
+            Outcome::Advance(advance) => {
                 let (tokens, text) = (advance.tokens.clone(), advance.text.clone());
                 (Some(advance), Some(Ok(Delivery { tokens, text })))
             }

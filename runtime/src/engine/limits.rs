@@ -1,6 +1,7 @@
 //! What a model allows and supplies to its requests.
 
 use crate::error::LoadError;
+use crate::grammar::Grammars;
 use crate::model::Model;
 use crate::request::ModelLimits;
 use crate::sample::SamplingParams;
@@ -20,6 +21,7 @@ pub(super) fn of(model: &Model) -> Result<ModelLimits, LoadError> {
         eos: config.model.eos_token_id.clone(),
         tokenizer: tokenizer(model)?,
         sampling: sampling(&config.search),
+        grammars: Grammars::default(),
     })
 }
 

@@ -72,6 +72,18 @@
 //! | `TEMPLATE_STACK` | 268435456 | for the longest chain of signs that a template can hold; unused pages cost nothing |
 //! | `TEMPLATE_TIME` | 5 s | a rendering takes milliseconds |
 //!
+//! # Grammars
+//!
+//! The code that reads grammars is not Pawl's either. It runs like that of tokenizers; what a grammar may come to (states,
+//! items, work per step) is bounded by that code, and more is an error of the request that asks for it.
+//!
+//! | constant | value | why |
+//! |---|---|---|
+//! | `GRAMMAR_BYTES` | 262144 | rules that refer to each other are read as deep as they go; schemas of thousands of lines have 100 kB |
+//! | `GRAMMAR_TOKEN` | 512 | tokens are walked letter by letter, and none but lines of one sign are longer |
+//! | `GRAMMAR_STACK` | 268435456 | twice what a chain of as many rules as a grammar can hold takes; unused pages cost nothing |
+//! | `GRAMMAR_TIME` | 20 s | the largest take a second; so do vocabularies, once per engine |
+//!
 //! # Requests and memory
 //!
 //! | constant | value | why |

@@ -23,7 +23,9 @@
 //!   to drop the step.
 //! * **Kept state**: a resident whose request has ended. It is read by nobody and does not grow; it is handed to the request
 //!   that continues it, or released.
-//! * **Participant**: anything that changes with a step. **Step**: one transaction over all participants.
+//! * **Participant**: anything that changes with a step: fixed state, the paged cache and that of a draft head, sources of
+//!   drafts and what governs them, and the requests (tokens, text, cursors of stop strings and of a grammar). A sampler has
+//!   nothing that changes: its noise is keyed by position. **Step**: one transaction over all participants.
 //!
 //! # The memory of one fixed tensor
 //!
@@ -230,6 +232,18 @@
 //! release and a transfer. A participant leaves a step by exactly one of two exits, publish or discard. Sources of drafts and
 //! what governs them act before the decisions are made, so they are given their exits first and are seated later: what a
 //! source has staged, and what was chosen for the next step, is taken back with the step.
+//!
+//! # Grammars
+//!
+//! Where a text has come to in its grammar is part of its request's progress, beside the cursors of stop strings and of
+//! characters. Deciding a step copies it and takes the copy along the tokens drawn, so that every node of a tree of drafts
+//! is masked as decoding one by one would mask it; publishing puts the copy in the place of the original, and discarding
+//! drops it. Masks are a function of the grammar and the tokens of the text: nothing is forced, and what copies share is
+//! what was found out about the grammar alone. Guesses are cut where the copy forbids them, before the next step is planned.
+//!
+//! A state keeps no grammar, as it keeps no stop strings and no sampler. A request that continues a fork, or one that was
+//! rewound or restored, makes its place again from the tokens of its prompt that the grammar has begun with
+//! ([`Grammar::begun_at`](crate::Grammar::begun_at)).
 //!
 //! # Assumptions
 //!

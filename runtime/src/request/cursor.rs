@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use super::event::{FinishReason, Usage};
+use super::failure::RequestError;
+use crate::grammar::{GrammarCursor, MatchError};
 use crate::text::{Detokenizer, StopMatch, StopSet, StopState, Tokenizer, TokenizerError};
 
 /// What ends a request.
@@ -26,6 +28,7 @@ pub(crate) struct Cursor {
     prompt_tokens: u64,
     generated: u64,
     output: Output,
+    grammar: Option<Box<GrammarCursor>>,
     finish: Option<Finish>,
 }
 
@@ -59,8 +62,38 @@ pub(crate) struct Advance {
     pub(crate) text: String,
     /// Set if the request ends with the last of `tokens`.
     pub(crate) finish: Option<Finish>,
+    /// Says what the next token may be.
+    pub(crate) grammar: Option<Box<GrammarCursor>>,
     output: Output,
     from: u64,
+}
+
+impl Advance {
+    /// How many of some guesses the grammar allows behind the tokens of the plan.
+    pub(crate) fn legal(&mut self, guesses: &[u32]) -> usize {
+        let grammar = self.grammar.as_mut();
+        grammar.map_or(guesses.len(), |grammar| grammar.legal(guesses))
+    }
+}
+
+/// A token that cannot be added to a plan.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AdvanceError {
+    /// It has no text.
+    #[error(transparent)]
+    Text(#[from] TokenizerError),
+    /// The grammar does not get past it.
+    #[error(transparent)]
+    Grammar(#[from] MatchError),
+}
+
+impl From<AdvanceError> for RequestError {
+    fn from(error: AdvanceError) -> Self {
+        match error {
+            AdvanceError::Text(error) => RequestError::text(&error),
+            AdvanceError::Grammar(error) => RequestError::grammar(&error),
+        }
+    }
 }
 
 impl Cursor {
@@ -69,6 +102,7 @@ impl Cursor {
         prompt_tokens: u64,
         rules: Rules,
         tokenizer: Option<Arc<dyn Tokenizer>>,
+        grammar: Option<GrammarCursor>,
     ) -> Cursor {
         let detokenizer = tokenizer.map(|tokenizer| Detokenizer::new(tokenizer, true));
         Cursor {
@@ -79,6 +113,7 @@ impl Cursor {
                 detokenizer,
                 stop: StopState::default(),
             },
+            grammar: grammar.map(Box::new),
             finish: None,
         }
     }
@@ -86,9 +121,18 @@ impl Cursor {
     /// A plan of no tokens yet.
     pub(crate) fn plan(&self) -> Advance {
         Advance {
+            grammar: self.grammar.clone(),
+            ..self.plan_of_any_text()
+        }
+    }
+
+    /// A plan that the grammar has no part in.
+    fn plan_of_any_text(&self) -> Advance {
+        Advance {
             tokens: Vec::new(),
             text: String::new(),
             finish: None,
+            grammar: None,
             output: self.output.clone(),
             from: self.generated,
         }
@@ -98,19 +142,50 @@ impl Cursor {
     /// the same text and the same end.
     ///
     /// # Errors
-    /// Tokens whose text cannot be made. The plan is what it was.
-    pub(crate) fn extend(&self, advance: &mut Advance, token: u32) -> Result<(), TokenizerError> {
+    /// Tokens whose text cannot be made, and those that the grammar does not allow. The plan is what it was.
+    pub(crate) fn extend(&self, advance: &mut Advance, token: u32) -> Result<(), AdvanceError> {
         if self.finish.is_some() || advance.finish.is_some() {
             return Ok(());
         }
+        let extended = self.try_extend(advance, token);
+        if extended.is_err() && advance.grammar.is_some() {
+            advance.grammar = self.grammar_behind(&advance.tokens);
+        }
+        extended
+    }
+
+    /// Adds a token; after an error, only the plan's grammar may be another.
+    fn try_extend(&self, advance: &mut Advance, token: u32) -> Result<(), AdvanceError> {
         let planned = u64::try_from(advance.tokens.len()).unwrap_or(u64::MAX);
         let generated = self.generated.saturating_add(planned).saturating_add(1);
+        let complete = match &mut advance.grammar {
+            None => false,
+            Some(grammar) => {
+                grammar.accept(token)?;
+                grammar.is_complete()
+            }
+        };
         let (mut output, mut text) = (advance.output.clone(), String::new());
-        advance.finish = output.accept(&self.rules, token, generated, &mut text)?;
+        let step = Step {
+            token,
+            generated,
+            complete,
+        };
+        advance.finish = output.accept(&self.rules, &step, &mut text)?;
         advance.output = output;
         advance.text.push_str(&text);
         advance.tokens.push(token);
         Ok(())
+    }
+
+    /// The grammar behind tokens that it has allowed before.
+    fn grammar_behind(&self, tokens: &[u32]) -> Option<Box<GrammarCursor>> {
+        let mut grammar = self.grammar.clone()?;
+        for token in tokens {
+            // What fails here fails again where the next token is drawn.
+            let _ = grammar.accept(*token);
+        }
+        Some(grammar)
     }
 
     /// How many of some guesses could follow accepted tokens: those up to the first that would end the request.
@@ -130,7 +205,7 @@ impl Cursor {
         if stops.is_empty() || guesses.is_empty() {
             return guesses.len();
         }
-        let mut plan = self.plan();
+        let mut plan = self.plan_of_any_text();
         for token in accepted.iter().chain(guesses) {
             // What cannot be decoded is found out where it is drawn.
             if self.extend(&mut plan, *token).is_err() {
@@ -149,6 +224,7 @@ impl Cursor {
     pub(crate) fn apply(&mut self, advance: Advance) {
         self.generated += u64::try_from(advance.tokens.len()).unwrap_or(u64::MAX);
         self.output = advance.output;
+        self.grammar = advance.grammar;
         if self.finish.is_none() {
             self.finish = advance.finish;
         }
@@ -184,6 +260,13 @@ impl Cursor {
         self.finish.as_ref()
     }
 
+    /// What the grammar allows next.
+    #[cfg(test)]
+    pub(crate) fn allowed_now(&self) -> Option<Vec<u32>> {
+        let grammar = self.grammar.as_ref()?;
+        Some(crate::grammar::tests::allowed(grammar, 1 << 12))
+    }
+
     /// What the request used so far.
     pub(crate) fn usage(&self) -> Usage {
         Usage {
@@ -194,15 +277,24 @@ impl Cursor {
     }
 }
 
+/// One token of a plan.
+struct Step {
+    token: u32,
+    /// Which one of the request it is, from 1.
+    generated: u64,
+    /// Whether it completes what the grammar asks for.
+    complete: bool,
+}
+
 impl Output {
-    /// Takes one token, the `generated`-th of the request.
+    /// Takes one token.
     fn accept(
         &mut self,
         rules: &Rules,
-        token: u32,
-        generated: u64,
+        step: &Step,
         text: &mut String,
     ) -> Result<Option<Finish>, TokenizerError> {
+        let token = step.token;
         let end = if rules.eos.contains(&token) {
             Some(FinishReason::Eos.into())
         } else if let Some((_, stop)) = rules.stop_tokens.iter().find(|(id, _)| *id == token) {
@@ -214,7 +306,9 @@ impl Output {
             if let Some(finish) = self.push(rules, token, text)? {
                 return Ok(Some(finish));
             }
-            rules.limit(generated).map(Finish::from)
+            let complete = step.complete.then_some(FinishReason::Grammar);
+            let end = complete.or_else(|| rules.limit(step.generated));
+            end.map(Finish::from)
         };
         match end {
             None => Ok(None),

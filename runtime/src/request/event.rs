@@ -13,6 +13,8 @@ use crate::engine::{Kept, RequestStats};
 pub enum FinishReason {
     /// The model wrote an end token. The token counts as generated and has no text.
     Eos,
+    /// The text is complete: its [`Grammar`](crate::Grammar) lets nothing follow.
+    Grammar,
     /// The text reached a stop string. The text ends before it; its tokens count as generated.
     StopString,
     /// The request's `max_new_tokens` are generated.
@@ -35,6 +37,7 @@ impl FinishReason {
     pub fn as_str(self) -> &'static str {
         match self {
             FinishReason::Eos => "eos",
+            FinishReason::Grammar => "grammar",
             FinishReason::StopString => "stop_string",
             FinishReason::MaxNewTokens => "max_new_tokens",
             FinishReason::ContextLength => "context_length",

@@ -52,6 +52,14 @@ impl RequestError {
         )
     }
 
+    /// The grammar cannot be followed.
+    pub(crate) fn grammar(error: &dyn std::fmt::Display) -> Self {
+        Self::new(
+            ErrorCode::StepFailed,
+            format!("cannot follow the grammar: {error}"),
+        )
+    }
+
     /// A token cannot be turned into text.
     pub(crate) fn text(error: &dyn std::fmt::Display) -> Self {
         Self::new(

@@ -6,6 +6,7 @@ use super::cursor::{Cursor, Rules};
 use super::event::Reuse;
 use crate::engine::{EngineId, Kept};
 use crate::error::ErrorCode;
+use crate::grammar::{Ends, Grammar, GrammarCursor, GrammarError, Grammars};
 use crate::limits::{PROMPT_BYTES, STOP_BYTES};
 use crate::sample::{Sampler, SamplingError, SamplingParams};
 use crate::speculate::{DraftSource, Drafts};
@@ -29,6 +30,7 @@ pub struct Request {
     max_new_tokens: Option<u64>,
     stop: Vec<String>,
     ignore_eos: bool,
+    grammar: Option<Grammar>,
     drafts: Option<Drafts>,
     scope: Option<String>,
     keep_state: bool,
@@ -59,6 +61,7 @@ impl Request {
             max_new_tokens: None,
             stop: Vec::new(),
             ignore_eos: false,
+            grammar: None,
             drafts: None,
             scope: None,
             keep_state: false,
@@ -158,6 +161,23 @@ impl Request {
         self
     }
 
+    /// Holds the generated text to a grammar: at every position only tokens are drawn that a text of the grammar can go on
+    /// with, and an end token only where it may end. Where nothing more may follow, the request ends with
+    /// [`FinishReason::Grammar`](crate::FinishReason::Grammar). Other ends (`max_new_tokens`, stop strings) may come before.
+    /// Drafts that the grammar does not allow are not run.
+    ///
+    /// ```
+    /// use pawl::{Grammar, Request};
+    ///
+    /// let request = Request::from_text("On a scale of 1 to 10: ").grammar(Grammar::regex("[1-9]|10"));
+    /// # let _ = request;
+    /// ```
+    #[must_use]
+    pub fn grammar(mut self, grammar: Grammar) -> Request {
+        self.grammar = Some(grammar);
+        self
+    }
+
     /// Shares texts for drafting: where drafts are looked up, the request also finds what earlier requests of the same scope
     /// have read and written, and leaves its own text to later ones. Text never depends on it, but speed does, and speed
     /// can be observed: let a scope stand for people who may know each other's texts. Nothing is shared without a scope.
@@ -254,7 +274,8 @@ impl Request {
             max_new_tokens: self.max_new_tokens.unwrap_or(u64::MAX),
             room,
         };
-        let cursor = Cursor::new(prompt_tokens, rules, model.tokenizer.clone());
+        let grammar = self.grammar_cursor(model, &rules, &prompt)?;
+        let cursor = Cursor::new(prompt_tokens, rules, model.tokenizer.clone(), grammar);
         let (continues, reuse) = self.continuation(&prompt, engine)?;
         Ok(Prepared {
             prompt,
@@ -285,6 +306,36 @@ impl Request {
             Some([]) => (None, Reuse::NothingLeft),
             Some(_) => (Some(kept.clone()), Reuse::NotStarted),
         })
+    }
+
+    /// Where the generated text begins in the grammar.
+    fn grammar_cursor(
+        &self,
+        model: &ModelLimits,
+        rules: &Rules,
+        prompt: &[u32],
+    ) -> Result<Option<GrammarCursor>, SubmitError> {
+        let Some(grammar) = &self.grammar else {
+            return Ok(None);
+        };
+        let tokenizer = model.tokenizer.as_ref();
+        let tokenizer = tokenizer.ok_or(SubmitError::NoTokenizer {
+            wanted: "a grammar",
+        })?;
+        let begins = grammar.begins().unwrap_or(prompt.len());
+        let begun = prompt.get(begins..).ok_or(GrammarError::Beginning {
+            kind: grammar.kind(),
+            position: begins,
+            tokens: prompt.len(),
+        })?;
+        let stops = rules.stop_tokens.iter().map(|(id, _)| *id);
+        let ends = rules.eos.iter().copied().chain(stops);
+        let ends: Ends = ends.filter(|id| *id < model.vocab_size).collect();
+        let vocabulary = (tokenizer, model.vocab_size);
+        let cursor = model
+            .grammars
+            .cursor(grammar, (begun, begins), ends, vocabulary)?;
+        Ok(Some(cursor))
     }
 
     fn prompt_ids(&self, model: &ModelLimits) -> Result<Vec<u32>, SubmitError> {
@@ -366,6 +417,8 @@ pub(crate) struct ModelLimits {
     pub(crate) tokenizer: Option<Arc<dyn Tokenizer>>,
     /// Used by requests that do not say how to sample.
     pub(crate) sampling: SamplingParams,
+    /// Reads what requests ask of their texts.
+    pub(crate) grammars: Grammars,
 }
 
 /// A checked request, ready to run.
@@ -471,6 +524,9 @@ pub enum SubmitError {
     /// The prompt cannot be tokenized.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
+    /// The grammar cannot be used.
+    #[error(transparent)]
+    Grammar(#[from] GrammarError),
 }
 
 impl SubmitError {
@@ -497,7 +553,8 @@ impl SubmitError {
             | Self::NoTokenizer { .. }
             | Self::ForeignState
             | Self::Sampling(_)
-            | Self::Tokenizer(_) => ErrorCode::RequestInvalid,
+            | Self::Tokenizer(_)
+            | Self::Grammar(_) => ErrorCode::RequestInvalid,
         }
     }
 }

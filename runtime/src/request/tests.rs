@@ -5,6 +5,8 @@ use proptest::prelude::*;
 use super::cursor::{Finish, Rules};
 use super::*;
 use crate::engine::EngineId;
+use crate::error::ErrorCode;
+use crate::grammar::{Grammar, Grammars};
 use crate::sample::SamplingParams;
 use crate::text::tests::byte_level;
 use crate::text::{StopSet, Tokenizer};
@@ -19,6 +21,7 @@ fn limits(tokenizer: Option<Arc<dyn Tokenizer>>) -> ModelLimits {
         eos: vec![EOS, 2041],
         tokenizer,
         sampling: SamplingParams::greedy(),
+        grammars: Grammars::default(),
     }
 }
 
@@ -125,6 +128,59 @@ fn a_stop_string_across_tokens_cuts_the_text_before_it() {
             reason: FinishReason::StopString,
             stop
         })
+    );
+}
+
+/// What a plan allows next.
+fn allowed(plan: &Advance) -> Vec<u32> {
+    let grammar = plan.grammar.as_ref().unwrap();
+    crate::grammar::tests::allowed(grammar, 2048)
+}
+
+#[test]
+fn a_token_that_the_grammar_forbids_leaves_the_plan_as_it_was() {
+    let grammar = Grammar::regex("[0-4][5-9][a-c]");
+    let mut cursor = cursor(&Request::from_ids([1]).grammar(grammar));
+    let tokens = ids("37b");
+    assert_eq!(tokens.len(), 3);
+    for at in 0..tokens.len() {
+        let mut advance = plan(&cursor, &tokens[..at]);
+        let before = allowed(&advance);
+        assert!(cursor.extend(&mut advance, ids("!")[0]).is_err());
+        assert_eq!(
+            (&advance.tokens[..], allowed(&advance)),
+            (&tokens[..at], before)
+        );
+        for token in &tokens[at..] {
+            cursor.extend(&mut advance, *token).unwrap();
+        }
+        assert_eq!(advance.text, "37b");
+        assert_eq!(advance.finish, Some(FinishReason::Grammar.into()));
+    }
+    let advance = plan(&cursor, &tokens);
+    cursor.apply(advance);
+    assert_eq!(cursor.remaining(), 0);
+}
+
+#[test]
+fn a_grammar_needs_a_tokenizer_and_a_beginning_within_the_prompt() {
+    let refused = |grammar: Grammar, tokenizer| {
+        let request = Request::from_ids([1, 2]).grammar(grammar);
+        let error = request.prepare(&limits(tokenizer), 0, ENGINE).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::RequestInvalid);
+        error.to_string()
+    };
+    let digits = Grammar::regex("[0-9]+");
+    assert!(refused(digits.clone(), None).starts_with("a grammar: the model has no tokenizer"));
+    let behind = refused(digits.clone().begun_at(3), Some(byte_level()));
+    assert!(
+        behind.ends_with("begin with token 3, but the prompt has 2"),
+        "{behind}"
+    );
+    let other = refused(digits.begun_at(1), Some(byte_level()));
+    assert!(
+        other.starts_with("prompt token 1 is 2, which the regular expression"),
+        "{other}"
     );
 }
 
@@ -245,7 +301,7 @@ proptest! {
             .filter(|stop| !stop.is_empty())
             .collect();
         let cursor = || {
-            Cursor::new(3, rules(&stops, &[EOS], max_new_tokens, room), Some(byte_level()))
+            Cursor::new(3, rules(&stops, &[EOS], max_new_tokens, room), Some(byte_level()), None)
         };
         let (mut one, mut many) = (cursor(), cursor());
         let single = feed(&mut one, &tokens, &[]);

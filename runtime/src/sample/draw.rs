@@ -21,6 +21,22 @@ pub(crate) struct Sampler {
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pub(super) ranked: Vec<Rank>,
+    masked: Vec<f32>,
+}
+
+impl Scratch {
+    /// A copy of logits, for a mask. [`Scratch::give_back`] keeps its memory.
+    pub(crate) fn copy(&mut self, logits: &[f32]) -> Vec<f32> {
+        let mut copy = std::mem::take(&mut self.masked);
+        copy.clear();
+        copy.extend_from_slice(logits);
+        copy
+    }
+
+    /// See [`Scratch::copy`].
+    pub(crate) fn give_back(&mut self, copy: Vec<f32>) {
+        self.masked = copy;
+    }
 }
 
 /// One draw.

@@ -15,5 +15,5 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use draw::{Sampler, Scratch};
+pub(crate) use draw::{Drawn, Sampler, Scratch};
 pub use params::{SamplingError, SamplingParams};

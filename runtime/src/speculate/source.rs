@@ -48,6 +48,8 @@ pub(crate) struct Proposal {
     pub(crate) arm: Option<Arm>,
     /// Why it is as large as it is; `None` before anything was decided.
     pub(crate) why: Option<Why>,
+    /// Drafts that are not among them because the request's grammar does not allow them.
+    pub(crate) forbidden: usize,
 }
 
 impl Proposal {

@@ -22,6 +22,8 @@ pub struct SpeculationStats {
     pub evaluated: u64,
     /// Drafts that were kept.
     pub accepted: u64,
+    /// Drafts that a grammar did not allow: dropped before they were run, and not counted otherwise.
+    pub forbidden: u64,
     /// Rounds in which the target's own token took the place of a draft.
     pub corrections: u64,
     /// Rounds in which every draft of a path was kept, and one more token came with them.
@@ -131,6 +133,8 @@ pub(crate) struct Round {
     pub(crate) rows: usize,
     /// Which of them is kept.
     pub(crate) winner: usize,
+    /// Drafts that were dropped because a grammar did not allow them.
+    pub(crate) forbidden: usize,
 }
 
 impl Round {
@@ -179,8 +183,10 @@ impl SpeculationStats {
             accepted,
             rows,
             winner,
+            forbidden,
             ..
         } = round;
+        add(&mut self.forbidden, forbidden);
         if proposed == 0 {
             add(&mut self.plain_steps, 1);
             return;
@@ -262,6 +268,7 @@ impl SpeculationStats {
             (&mut self.proposed, other.proposed),
             (&mut self.evaluated, other.evaluated),
             (&mut self.accepted, other.accepted),
+            (&mut self.forbidden, other.forbidden),
             (&mut self.corrections, other.corrections),
             (&mut self.bonus, other.bonus),
             (&mut self.branched, other.branched),
@@ -347,6 +354,7 @@ mod tests {
             accepted,
             rows: 1,
             winner: 0,
+            forbidden: 1,
         }
     }
 
@@ -359,6 +367,7 @@ mod tests {
         assert_eq!((stats.rounds, stats.plain_steps), (2, 1));
         assert_eq!((stats.proposed, stats.evaluated, stats.accepted), (6, 5, 4));
         assert_eq!((stats.corrections, stats.bonus), (1, 1));
+        assert_eq!(stats.forbidden, 3);
         assert_eq!(stats.by_position, [(2, 2), (2, 1), (1, 1)]);
         assert_eq!(stats.by_accepted, [0, 1, 0, 1]);
         let [of] = stats.by_source[..] else { panic!() };

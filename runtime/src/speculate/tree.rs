@@ -189,7 +189,7 @@ impl DraftTree {
     }
 
     /// Drops what stands below the first tokens of a path that `useful` keeps; it is shown every path to a leaf.
-    pub(crate) fn end_early(&mut self, useful: impl Fn(&[u32]) -> usize) {
+    pub(crate) fn end_early(&mut self, mut useful: impl FnMut(&[u32]) -> usize) {
         let rows = Rows::of(self);
         let mut beyond = vec![false; self.len()];
         for row in 0..rows.len() {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Why foreign code gave no result.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Broken {
+pub(crate) enum Broken {
     /// It panicked: a defect of that code, met by this input.
     #[error("it broke down: {0}")]
     Panicked(String),
@@ -29,20 +29,20 @@ pub(super) enum Broken {
 
 /// Where foreign code runs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(crate) struct Room {
     /// Name of the thread.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// Bytes of its stack.
-    pub(super) stack: usize,
+    pub(crate) stack: usize,
 }
 
 /// Whether a piece of foreign code is still worth starting.
 #[derive(Debug, Default)]
-pub(super) struct Patience(AtomicBool);
+pub(crate) struct Patience(AtomicBool);
 
 impl Patience {
     /// Runs `work` for at most `time`; after the first time that it is not done by then, never again.
-    pub(super) fn run<T: Send + 'static>(
+    pub(crate) fn run<T: Send + 'static>(
         &self,
         room: Room,
         time: Duration,
@@ -60,7 +60,7 @@ impl Patience {
 }
 
 /// Runs `work` on a thread of its own for at most `time`.
-pub(super) fn run<T: Send + 'static>(
+pub(crate) fn run<T: Send + 'static>(
     room: Room,
     time: Duration,
     work: impl FnOnce() -> T + Send + 'static,
@@ -79,7 +79,7 @@ pub(super) fn run<T: Send + 'static>(
 }
 
 /// Runs `work` and turns a panic of it into an error, without the text that a panic prints.
-pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Broken> {
+pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Broken> {
     silence();
     let before = QUIET.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));

@@ -2,7 +2,7 @@
 
 mod chat_template;
 mod detokenize;
-mod guard;
+pub(crate) mod guard;
 mod jinja;
 mod kept;
 mod python_json;

@@ -92,6 +92,16 @@ pub trait Tokenizer: Send + Sync + std::fmt::Debug {
         let _ = id;
         Piece::Context { open: false }
     }
+
+    /// The bytes that a token adds within a text, for [`Grammar`](crate::Grammar)s; nothing where it has none. The
+    /// default takes what the token adds to itself, which suits every tokenizer that joins the texts of its tokens.
+    fn token_bytes(&self, id: u32) -> Option<Vec<u8>> {
+        match self.piece(id) {
+            Piece::Nothing => None,
+            Piece::Bytes(bytes) => Some(bytes),
+            Piece::Context { .. } => added_to_itself(self, id),
+        }
+    }
 }
 
 /// What one token adds to a text.
@@ -401,19 +411,34 @@ impl Tokenizer for HfTokenizer {
         match self.spelling {
             Spelling::ByteLevel => Piece::Bytes(byte_level_bytes(token)),
             Spelling::ByteFallback => Piece::Context {
-                open: is_byte(&token),
+                open: byte_named(&token).is_some(),
             },
             Spelling::Other => Piece::Context { open: false },
         }
     }
+
+    fn token_bytes(&self, id: u32) -> Option<Vec<u8>> {
+        let token = self.id_to_token(id)?;
+        match (self.spelling, byte_named(&token)) {
+            (Spelling::ByteFallback, Some(byte)) => Some(vec![byte]),
+            (Spelling::ByteLevel, _) => Some(byte_level_bytes(token)),
+            _ => added_to_itself(self, id),
+        }
+    }
 }
 
-/// Whether a token is of the form `<0xE4>`.
-fn is_byte(token: &str) -> bool {
-    token
-        .strip_prefix("<0x")
-        .and_then(|rest| rest.strip_suffix('>'))
-        .is_some_and(|digits| digits.len() == 2 && u8::from_str_radix(digits, 16).is_ok())
+/// What a token adds to a text that is the token.
+fn added_to_itself(tokenizer: &(impl Tokenizer + ?Sized), id: u32) -> Option<Vec<u8>> {
+    let once = tokenizer.decode(&[id], false).ok()?;
+    let twice = tokenizer.decode(&[id, id], false).ok()?;
+    Some(twice.strip_prefix(&once)?.as_bytes().to_vec())
+}
+
+/// The byte that a token of the form `<0xE4>` stands for.
+fn byte_named(token: &str) -> Option<u8> {
+    let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
+    let digits = Some(digits).filter(|digits| digits.len() == 2)?;
+    u8::from_str_radix(digits, 16).ok()
 }
 
 /// The bytes of a token in the byte-level alphabet; a token outside of it (an added one) is its text.

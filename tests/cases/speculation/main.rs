@@ -13,6 +13,7 @@ mod edges;
 mod equality;
 mod far;
 mod gain;
+mod grammar;
 mod kept;
 mod plain;
 mod refusals;

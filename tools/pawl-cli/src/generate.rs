@@ -1,6 +1,7 @@
 //! `pawl generate`.
 
 use crate::error::CliError;
+use crate::grammar::{GrammarArgs, held_to};
 use crate::load::LoadArgs;
 use crate::numbers::{number, whole};
 use crate::output::Target;
@@ -44,6 +45,8 @@ pub(crate) struct Args {
     /// Goes on after end tokens.
     #[arg(long)]
     ignore_eos: bool,
+    #[command(flatten)]
+    grammar: GrammarArgs,
     #[command(flatten)]
     speculation: SpeculationArgs,
     #[command(flatten)]
@@ -153,12 +156,16 @@ impl SpeculationArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<(), CliError> {
-    let requests = args.prompts.requests(&args.model, args.chat)?;
+    let mut requests = args.prompts.requests(&args.model, args.chat)?;
+    if let Some(grammar) = args.grammar.read()? {
+        requests = held_to(requests, &grammar);
+    }
     // Known now, not after an hour.
     let trace = args.trace.as_deref().map(Target::new).transpose()?;
     if let Some(trace) = &trace {
         trace.outside_model(&args.model)?;
-        trace.none_of(args.prompts.files())?;
+        trace.none_of(args.prompts.files(), "prompt")?;
+        trace.none_of(args.grammar.file(), "grammar")?;
     }
     let mut options = args.speculation.options()?;
     let model = args.load.load(&args.model)?;
@@ -289,6 +296,9 @@ pub(crate) fn describe(speculation: &EffectiveSpeculation, stats: &SpeculationSt
     if stats.rounds > 0 {
         told += &drafted(stats);
     }
+    if stats.forbidden > 0 {
+        told += &format!("; {} drafts forbidden by the grammar", stats.forbidden);
+    }
     if let Some(policy) = &stats.policy {
         let source = policy.source.map_or("no drafts".to_owned(), |source| {
             format!("{} of {source}", counted(policy.drafts, "draft"))
@@ -344,6 +354,7 @@ fn counts(stats: &SpeculationStats) -> serde_json::Value {
         "proposed": stats.proposed,
         "evaluated": stats.evaluated,
         "accepted": stats.accepted,
+        "forbidden": stats.forbidden,
         "by_position": by_position,
         "by_accepted": stats.by_accepted,
         "by_source": by_source.collect::<Vec<_>>(),

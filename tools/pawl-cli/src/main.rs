@@ -3,6 +3,7 @@
 mod chat;
 mod error;
 mod generate;
+mod grammar;
 mod inspect;
 mod limits;
 mod load;

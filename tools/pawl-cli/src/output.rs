@@ -70,14 +70,14 @@ impl Target {
         Ok(())
     }
 
-    /// Refuses a target that is one of the files with prompts.
+    /// Refuses a target that is one of the files that are read; `what` says what they are.
     ///
     /// # Errors
     /// The target and the file.
-    pub(crate) fn none_of(&self, prompts: &[PathBuf]) -> Result<(), CliError> {
-        match prompts.iter().find(|prompt| self.is(prompt)) {
-            Some(prompt) => {
-                let reason = format!("is the prompt file `{}`", prompt.display());
+    pub(crate) fn none_of(&self, files: &[PathBuf], what: &str) -> Result<(), CliError> {
+        match files.iter().find(|file| self.is(file)) {
+            Some(file) => {
+                let reason = format!("is the {what} file `{}`", file.display());
                 Err(CliError::file(&self.given, reason))
             }
             None => Ok(()),

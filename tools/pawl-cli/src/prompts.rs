@@ -35,7 +35,8 @@ impl PromptArgs {
         }
         let mut texts = self.prompt.clone();
         for file in &self.prompt_file {
-            texts.push(read(file).map_err(|reason| CliError::file(file, reason))?);
+            let text = read(file, Request::MAX_TEXT_BYTES, "a prompt");
+            texts.push(text.map_err(|reason| CliError::file(file, reason))?);
         }
         let template = if chat {
             Some(ChatTemplate::load(model)?)
@@ -58,9 +59,8 @@ impl PromptArgs {
     }
 }
 
-/// The text of a file or a pipe: no more than a prompt can have, since a device may never end.
-fn read(file: &Path) -> Result<String, String> {
-    let most = Request::MAX_TEXT_BYTES;
+/// The text of a file or a pipe: no more than `what` it is for can have, since a device may never end.
+pub(crate) fn read(file: &Path, most: usize, what: &str) -> Result<String, String> {
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
     let mut bytes = Vec::new();
     File::open(file)
@@ -68,7 +68,7 @@ fn read(file: &Path) -> Result<String, String> {
         .map_err(|error| error.to_string())?;
     if bytes.len() > most {
         return Err(format!(
-            "is larger than {most} bytes, the most that a prompt can have"
+            "is larger than {most} bytes, the most that {what} can have"
         ));
     }
     String::from_utf8(bytes).map_err(|error| {

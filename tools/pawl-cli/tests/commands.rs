@@ -358,3 +358,54 @@ fn what_is_given_up_is_printed() {
     let printed = text(&output.stdout);
     assert!(printed.contains("--mtp-order"), "{printed}");
 }
+
+#[test]
+fn texts_are_held_to_a_grammar() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let schema = r#"{"type": "array", "items": {"enum": [1, 2, 3]}, "minItems": 1, "maxItems": 4}"#;
+    let schema = file("schema.json", schema);
+    let lark = file("sum.lark", "start: N (\"+\" N)~2\nN: /[0-9]/");
+    for (option, value) in [
+        ("--json-schema", &*schema),
+        ("--regex", "[0-9]\\+[0-9]\\+[0-9]"),
+        ("--lark", &*lark),
+    ] {
+        let args = ["--prompt", "x = ", option, value, "--json"];
+        let output = generate(&args);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let object: serde_json::Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+        let found = object["text"].as_str().unwrap();
+        match option {
+            "--json-schema" => {
+                let list: Vec<u8> = serde_json::from_str(found).unwrap();
+                assert!((1..=4).contains(&list.len()), "{found}");
+            }
+            _ => assert!(
+                found.len() == 5 && found.matches('+').count() == 2,
+                "{found}"
+            ),
+        }
+    }
+    let refused = |args: &[&str], words: &[&str]| {
+        assert_refused(&generate(&[&["--ids", "1"], args].concat()), words);
+    };
+    refused(
+        &["--regex", "(a"],
+        &["prompt 0", "the regular expression", "unclosed group"],
+    );
+    refused(&["--regex", "a", "--lark", &lark], &["cannot be used with"]);
+    refused(&["--lark", "no/such/file"], &["no/such/file"]);
+    refused(
+        &["--json-schema", &lark],
+        &["the JSON schema", "line 1 column 1"],
+    );
+    refused(
+        &["--lark", &lark, "--trace", &lark],
+        &["is the grammar file"],
+    );
+}

@@ -208,7 +208,9 @@ impl Sources {
         };
         // A head tells how sure it is of the drafts of a chain; what is there without was added by a lookup.
         let drafted = told.made > 0 && (arm.width > 1 || !told.confidences.is_empty());
-        let mut reason = self.agreement.asked(drafted);
+        // What a grammar forbade was drawn, too.
+        let drawn = drafted || told.round.forbidden > 0;
+        let mut reason = self.agreement.asked(drawn);
         if drafted && told.round.evaluated > 0 {
             reason = reason.or(self.agreement.count(told.round.accepted > 0));
         }
@@ -257,8 +259,8 @@ impl Sources {
     }
 }
 
-/// Drops what cannot be run or kept: tokens that do not exist, with what follows them, what would follow the request's end,
-/// and more drafts than were asked for.
+/// Drops what cannot be run or kept: tokens that do not exist or that the grammar forbids, with what follows them, what would
+/// follow the request's end, and more drafts than were asked for.
 fn tidy(row: &mut Decided, active: Option<&Active>, vocab: usize, trees: bool) {
     let most = row.room.min(row.choice.drafts);
     let mut tree = std::mem::take(&mut row.proposal.tree);
@@ -273,6 +275,11 @@ fn tidy(row: &mut Decided, active: Option<&Active>, vocab: usize, trees: bool) {
     }
     if let Some(active) = active {
         tree.end_early(|path| active.cursor.useful(row.fresh(), path));
+    }
+    if row.is_constrained() {
+        let proposed = tree.len();
+        tree.end_early(|path| row.legal(path));
+        row.proposal.forbidden = proposed - tree.len();
     }
     tree.narrow(row.choice.width);
     tree.cut(most, row.choice.nodes.max(most));

@@ -2,12 +2,13 @@
 //! undisturbed run gave.
 
 use super::kept::copy;
-use super::stand_in::{Bench, Law, Told};
+use super::stand_in::{Bench, Law, Told, limits};
 use crate::engine::copies::CopyCommand;
 use crate::engine::{EngineOptions, Kept, KeptError};
+use crate::grammar::Grammar;
 use crate::ids::RequestId;
 use crate::kv::KeysValues;
-use crate::request::{Event, Request, Reuse};
+use crate::request::{Event, FinishReason, Request, Reuse};
 use crate::sample::SamplingParams;
 use crate::speculate::{DraftPolicy, Speculation, SpeculationStats};
 use crate::txn::Snapshot;
@@ -40,11 +41,12 @@ fn visible(bench: &Bench) -> Visible {
     let heads = resident().map(|active| core.composite.committed_head(active.id));
     let record = core.requests.iter().map(|active| {
         format!(
-            "{:?} {} {} {:?} {:?} {} {} {:?} {:?} {:?}",
+            "{:?} {} {} {:?} {:?} {:?} {} {} {:?} {:?} {:?}",
             active.tokens,
             active.committed,
             active.resident,
             active.cursor,
+            active.cursor.allowed_now(),
             active.clock,
             active.waited,
             active.overtaken,
@@ -205,6 +207,45 @@ fn a_failed_call_leaves_no_trace_with_transitions_and_lookup() {
 #[test]
 fn a_failed_call_leaves_no_trace_with_states_and_lookup() {
     every_call_fails_once(Form::State(4), Speculation::Ngram);
+}
+
+/// The text is held to a grammar that looks different at every place, and half of the drafts are not of it.
+#[test]
+fn a_failed_call_leaves_the_grammar_where_it_was() {
+    let text = "0123+456,708-1";
+    let grammar = Grammar::regex("[0-3]{4}[+][4-6]{3},[0-8]{3}-[12]");
+    let constrained = || {
+        let options = EngineOptions::default()
+            .draft_policy(DraftPolicy::Fixed)
+            .speculation(Speculation::Mtp)
+            .max_drafts(3);
+        let mut bench = Bench::new(Form::Update(4), &options);
+        let known = limits().tokenizer.unwrap().encode(text, false).unwrap();
+        let drafts = move |tokens: &[u32], most: usize| -> Vec<u32> {
+            let done = tokens.len() - PROMPT.len();
+            known.iter().skip(done).take(most).copied().collect()
+        };
+        bench.submit(&ask(&PROMPT, 40).grammar(grammar.clone()).drafts(drafts));
+        bench.submit(&ask(&[7, 7, 7, 7], 40).grammar(grammar.clone()));
+        bench
+    };
+    let mut undisturbed = constrained();
+    let mut calls = Vec::new();
+    while !undisturbed.core.requests.is_empty() {
+        undisturbed.faults.arm(0..0);
+        undisturbed.core.step().unwrap();
+        calls.push(undisturbed.faults.calls());
+    }
+    let totals = &undisturbed.core.totals;
+    assert!(totals.accepted > 0 && totals.forbidden > 0);
+    let expected = undisturbed.told();
+    let ends = expected.iter().map(|told| told.reason);
+    assert!(ends.eq([Some(FinishReason::Grammar); 2]), "{expected:?}");
+    for (at, calls) in calls.iter().enumerate() {
+        for failing in 0..calls.len() {
+            assert_eq!(disturbed(constrained(), at, failing), expected);
+        }
+    }
 }
 
 /// As often as a call of step `at` can fail, a fresh engine in which it does. What drafts cost is measured, so there are

@@ -2,6 +2,7 @@
 
 mod ends;
 mod failures;
+mod grammar;
 mod kept;
 mod ngram;
 mod policies;

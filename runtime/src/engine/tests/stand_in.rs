@@ -9,6 +9,7 @@ use crate::engine::ticket::Turnstile;
 use crate::engine::worker::{Command, Submission};
 use crate::engine::{EngineOptions, RequestStats};
 use crate::exec::{Decoder, Executor, Run, Signature, StepInput};
+use crate::grammar::Grammars;
 use crate::ids::RequestId;
 use crate::kv::KeysValues;
 use crate::model::Model;
@@ -22,8 +23,8 @@ use crate::txn::Faults;
 use crate::txn::tests::fixture::{
     Form, assert_rows, noise, paged_spec, run_fixed, run_paged, sequential, state_spec,
 };
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, LazyLock};
 
 /// Few enough tokens that n-grams repeat.
 pub(super) const VOCAB: usize = 24;
@@ -145,11 +146,27 @@ impl Law {
 
     /// The tokens that follow a prompt, without an engine.
     pub(super) fn decode(self, prompt: &[u32], params: &SamplingParams, count: usize) -> Vec<u32> {
+        self.decode_allowed(prompt, params, count, |_, _| true)
+    }
+
+    /// The same where only some tokens may follow what was generated before them.
+    pub(super) fn decode_allowed(
+        self,
+        prompt: &[u32],
+        params: &SamplingParams,
+        count: usize,
+        allowed: impl Fn(&[u32], u32) -> bool,
+    ) -> Vec<u32> {
         let sampler = Sampler::new(params, SEED).unwrap();
         let (mut history, mut scratch) = (prompt.to_vec(), Scratch::default());
         for _ in 0..count {
             let (conv, delta) = sequential(&history);
-            let logits = self.logits(&history, &[conv, delta]);
+            let mut logits = self.logits(&history, &[conv, delta]);
+            for (token, logit) in (0..).zip(&mut logits) {
+                if !allowed(&history[prompt.len()..], token) {
+                    *logit = f32::NEG_INFINITY;
+                }
+            }
             let drawn = sampler.draw(&logits, history.len() as u64, &mut scratch);
             history.push(drawn.unwrap().token);
         }
@@ -302,6 +319,9 @@ pub(super) struct Told {
     pub(super) stats: RequestStats,
 }
 
+/// Shared, as they are within an engine: reading what tokens spell takes longer than most tests.
+static GRAMMARS: LazyLock<Grammars> = LazyLock::new(Grammars::default);
+
 pub(super) fn limits() -> ModelLimits {
     ModelLimits {
         vocab_size: u32::try_from(VOCAB).unwrap(),
@@ -309,6 +329,7 @@ pub(super) fn limits() -> ModelLimits {
         eos: Vec::new(),
         tokenizer: Some(byte_level()),
         sampling: SamplingParams::greedy(),
+        grammars: GRAMMARS.clone(),
     }
 }
 

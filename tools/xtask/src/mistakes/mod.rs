@@ -6,6 +6,7 @@
 
 mod copy;
 mod engine;
+mod grammar;
 mod graphs;
 mod ngram;
 mod owed;
@@ -78,6 +79,7 @@ fn all() -> impl Iterator<Item = &'static Mistake> {
         engine::ACCEPTANCE,
         engine::DRAFTS,
         engine::TREES,
+        grammar::GRAMMARS,
         graphs::KERNELS,
         graphs::EXPORTS,
         graphs::COMMITS,

@@ -218,6 +218,20 @@ const HALF: &[(&str, Guard)] = &[
         Impossible("a step is consumed by its exit, and a seat leaves by one of two"),
     ),
     (
+        "a mask of another place than that of the draw, or of a text with drafts that were not kept",
+        Caught(&["one-mask-for-all-drafts", "grammar-not-published"]),
+    ),
+    (
+        "a place in a grammar that a discarded step has moved",
+        Impossible(
+            "a step decides over shared references; it moves a copy, which only publishing puts in the other's place",
+        ),
+    ),
+    (
+        "an end token in a draft taken for an end where the grammar does not let the text end",
+        Caught(&["end-tokens-anywhere", "forbidden-drafts-run"]),
+    ),
+    (
         "text after an end token inside accepted drafts",
         Caught(&["text-goes-on-after-the-end"]),
     ),
