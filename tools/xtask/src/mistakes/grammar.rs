@@ -10,9 +10,9 @@ pub(super) const GRAMMARS: &[Mistake] = &[
     Mistake {
         name: "one-mask-for-all-drafts",
         file: "runtime/src/engine/accept.rs",
-        text: "let grammar = advance.grammar.as_mut();",
+        text: "let grammar = advance.grammar.as_deref_mut();",
         replacement: "let mut grammar = active.cursor.plan().grammar;
-        let grammar = grammar.as_mut();",
+        let grammar = grammar.as_deref_mut();",
         test: unit(MASKS),
     },
     Mistake {
