@@ -211,6 +211,7 @@ fn what_cannot_be_used_is_an_error_that_says_which_kind_and_why() {
         (Grammar::lark("start: foo"), &["Lark grammar", "foo"]),
         (Grammar::lark(nested), &["Lark grammar", "nested"]),
         (Grammar::lark(""), &["Lark grammar"]),
+        (Grammar::regex("a\\"), &["lone backslash"]),
         (schema("{\"type\":"), &["JSON schema", "line 1 column"]),
         (
             schema(r#"{"type": "nothing"}"#),

@@ -70,6 +70,10 @@ fn matcher(factory: &ParserFactory, grammar: &Grammar) -> Result<Matcher, Gramma
             let schema = serde_json::from_str(text).map_err(|error| unusable(error.to_string()))?;
             TopLevelGrammar::from_json_schema(schema)
         }
+        // What follows it would be escaped, and nothing does.
+        GrammarKind::Regex if ends_in_escape(text) => {
+            return Err(unusable("it ends with a lone backslash".to_owned()));
+        }
         GrammarKind::Regex => TopLevelGrammar::from_regex(text),
         GrammarKind::Lark => TopLevelGrammar::from_lark(text.to_owned()),
     };
@@ -78,6 +82,11 @@ fn matcher(factory: &ParserFactory, grammar: &Grammar) -> Result<Matcher, Gramma
         Some(message) => Err(unusable(message)),
         None => Ok(matcher),
     }
+}
+
+fn ends_in_escape(pattern: &str) -> bool {
+    let backslashes = pattern.bytes().rev().take_while(|byte| *byte == b'\\');
+    backslashes.count() % 2 == 1
 }
 
 /// Takes the tokens that a text has begun with.

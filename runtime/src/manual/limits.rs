@@ -74,8 +74,9 @@
 //!
 //! # Grammars
 //!
-//! The code that reads grammars is not Pawl's either. It runs like that of tokenizers; what a grammar may come to (states,
-//! items, work per step) is bounded by that code, and more is an error of the request that asks for it.
+//! The code that reads grammars is not Pawl's either. It runs like that of tokenizers; what a grammar may come to is
+//! bounded by that code (250,000 states of 2 kB, 50,000 items and 200,000 units of work for one mask, some 20 ms), and more
+//! is an error of the request that asks for it.
 //!
 //! | constant | value | why |
 //! |---|---|---|
