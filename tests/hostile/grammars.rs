@@ -29,7 +29,13 @@ fn patterns() -> Vec<Case> {
             &deep,
             &[kind],
         ),
-        case("a pattern of no text", "", &["nothing to generate"]),
+        case("a pattern of no text", "", &["generated tokens"]).succeeds(),
+        Case::generate(
+            "a pattern of no text without an end",
+            &["--ids", "5,6", "--regex", "", "--ignore-eos"],
+            &[kind, "nothing to generate"],
+            model,
+        ),
         case(
             "a pattern of no character",
             "[^\\x00-\\x{10FFFF}]",
