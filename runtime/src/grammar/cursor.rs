@@ -13,8 +13,7 @@ pub(crate) type Ends = Arc<[u32]>;
 /// where they are in it.
 #[derive(Clone)]
 pub(crate) struct GrammarCursor {
-    /// Large, where requests without a grammar should not be.
-    matcher: Box<Matcher>,
+    matcher: Matcher,
     ends: Ends,
     /// The token that stands for the end of the text; the model has none of this number.
     end: u32,
@@ -61,7 +60,7 @@ impl GrammarCursor {
     /// The beginning of a text over a vocabulary of so many tokens.
     pub(super) fn new(matcher: Matcher, ends: Ends, vocab_size: u32) -> Self {
         Self {
-            matcher: Box::new(matcher),
+            matcher,
             ends,
             end: vocab_size,
             allowed: None,

@@ -76,17 +76,13 @@ impl FixedBuffers {
         let found = self.bank.row_bytes(row).map(Cow::Borrowed);
         Ok(match owed {
             None => found,
-            Some(state) if state.is_copied() => self.copied(state).map(Cow::Borrowed),
+            Some(state) if state.is_copied() => {
+                let checkpoints = self.checkpoints.as_ref();
+                let copied = checkpoints.and_then(|checkpoints| copied(checkpoints, state));
+                copied.map(Cow::Borrowed)
+            }
             Some(state) => self.replayed(state).map(Cow::Owned),
         })
-    }
-
-    /// The checkpoint that an owed state is a copy of.
-    fn copied(&self, state: &OwedState) -> Option<&[u8]> {
-        let size = self.bank.element().size();
-        let read = state.reads().next()?;
-        let checkpoints = self.checkpoints.as_ref()?.as_bytes()?;
-        checkpoints.get(read.start * size..read.end * size)
     }
 
     /// The elements of a bank row.
@@ -132,27 +128,20 @@ impl FixedBuffers {
 
     /// Makes one state that [can be made](Self::can_make).
     fn make(&mut self, state: &OwedState) {
-        let size = self.bank.element().size();
-        let read = state.reads().next();
-        let Some((checkpoints, read)) = self.checkpoints.as_ref().zip(read) else {
-            return;
-        };
+        let made = self.try_make(state);
+        debug_assert!(made.is_some(), "{state:?} was checked");
+    }
+
+    fn try_make(&mut self, state: &OwedState) -> Option<()> {
+        let (elements, checkpoints) = (self.elements(state.row), self.checkpoints.as_ref()?);
         if state.is_copied() {
-            let from = checkpoints.as_bytes();
-            let from = from.and_then(|from| from.get(read.start * size..read.end * size));
-            let row = self.bank.row_bytes_mut(state.row);
-            let _ = from.zip(row).map(|(from, row)| row.copy_from_slice(from));
+            let row = self.bank.row_bytes_mut(state.row)?;
+            row.copy_from_slice(copied(checkpoints, state)?);
         } else {
-            let elements = self.elements(state.row);
-            let row = self
-                .bank
-                .as_f32_mut()
-                .and_then(|bank| bank.get_mut(elements));
-            let _ = checkpoints
-                .as_f32()
-                .zip(row)
-                .map(|(from, row)| state.make(from, row));
+            let row = self.bank.as_f32_mut()?.get_mut(elements)?;
+            state.make(checkpoints.as_f32()?, row);
         }
+        Some(())
     }
 
     /// In debug builds, fills a row that is about to be written with NaN, or -1 for ids, so that reading what was not
@@ -187,4 +176,11 @@ impl FixedBuffers {
             }
         }
     }
+}
+
+/// The bytes of the checkpoint that an owed state is a copy of.
+fn copied<'b>(checkpoints: &'b Buffer, state: &OwedState) -> Option<&'b [u8]> {
+    let (size, read) = (checkpoints.element().size(), state.reads().next()?);
+    let bytes = read.start * size..read.end * size;
+    checkpoints.as_bytes()?.get(bytes)
 }

@@ -61,7 +61,7 @@ pub(super) struct Committed {
     version: u64,
 }
 
-/// The pool's participant. Committed rows are only read until it is published; see `manual::state`.
+/// The pool's participant. Of committed rows only those are written until it is published that are owed a state; see `manual::state`.
 #[derive(Debug)]
 pub(crate) struct StateReservation<'a> {
     pub(super) pool: &'a mut StatePool,
@@ -138,8 +138,8 @@ impl<'a> StateReservation<'a> {
         rows.flat_map(|row| row.runs().map(move |run| (row, run)))
     }
 
-    /// The tensors for the run, in manifest order. Operators write rows of [`FixedBinding::write_rows`] and checkpoint
-    /// staging only, viewed as `[count, rows of the step, ...]`.
+    /// The tensors for the run, in manifest order. Operators write rows of [`FixedBinding::write_rows`], states that are
+    /// owed, and checkpoint staging only, viewed as `[count, rows of the step, ...]`.
     pub(crate) fn buffers(&mut self) -> &mut [FixedBuffers] {
         &mut self.pool.buffers
     }

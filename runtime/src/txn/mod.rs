@@ -5,7 +5,7 @@
 //! ```text
 //! let mut step = composite.reserve(&rows)?;      // Step<Reserved>: slots, blocks claimed
 //! step.fill(&mut inputs);                        // what the graph is told
-//! run(&inputs, step.buffers(), step.capture())?; // operators write inactive rows only
+//! run(&inputs, step.buffers(), step.capture())?; // operators write inactive rows, and make owed states
 //! step.join(Box::new(cursors));                  // participants of the engine
 //! let step = step.accept(&kept)?;                // Step<Accepted>
 //! let step = step.validate()?.prepare()?;        // Step<Prepared>
